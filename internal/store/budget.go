@@ -51,9 +51,8 @@ type Budgets struct {
 	groups  map[int64]resource.Budget // by the number of the group: see Segment
 }
 
-// Above returns the budgets that limit a metric for the resource uid: the budgets of the
-// groups above it and, if it is a group, its own. The budget of the organization comes
-// first.
+// Above returns the budgets that limit a metric for the resource uid: the budgets of the groups above it and, if it is
+// a group, its own. The budget of the organization comes first.
 func (b *Budgets) Above(uid resource.UID, m resource.Metric) (budgets []resource.Budget) {
 	if len(b.groups) == 0 {
 		return nil
@@ -166,9 +165,8 @@ func (t *Tx) BudgetsChanged(ctx context.Context) error {
 	return t.TableChanged(ctx, RevisionBudgets)
 }
 
-// keepBudgets returns fault.FailedPrecondition if the transaction adds more to a counter
-// than a budget leaves. It runs last in the transaction. So its locks are held briefly,
-// and a transaction that holds them waits for no other lock.
+// keepBudgets returns fault.FailedPrecondition if the transaction adds more to a counter than a budget leaves. It runs
+// last in the transaction. So its locks are held briefly, and a transaction that holds them waits for no other lock.
 func (t *Tx) keepBudgets(ctx context.Context) error {
 	added := map[counterKey]int64{}
 	for _, c := range t.increments {
@@ -264,9 +262,8 @@ func (s *DB) OverBudget(ctx context.Context, b resource.Budget, m resource.Metri
 	return fault.OverQuota(s.Quota(ctx, b, m, used, fmt.Sprintf(", and this request needs %d more", n)))
 }
 
-// Quota records that a budget refused a request, and returns a description of the
-// budget. The description contains the usage, and the people who can raise the budget,
-// only if the caller may know them.
+// Quota records that a budget refused a request, and returns a description of the budget. The description contains the
+// usage, and the people who can raise the budget, only if the caller may know them.
 func (s *DB) Quota(ctx context.Context, b resource.Budget, m resource.Metric, used int64, needs string) fault.Quota {
 	if s.BudgetHooks.Refused != nil {
 		s.BudgetHooks.Refused(m)

@@ -84,8 +84,7 @@ func (k *Kind[T]) text() *kindTexts {
 	return &k.texts
 }
 
-// Select returns a SELECT statement for the kind's columns, without conditions.
-// Conditions refer to the table as t.
+// Select returns a SELECT statement for the kind's columns, without conditions. Conditions refer to the table as t.
 func (k *Kind[T]) Select() string { return k.text().read }
 
 // Scan reads a row that a Select statement returned.
@@ -115,8 +114,7 @@ func (k *Kind[T]) uid(columns []Column) resource.UID {
 	return ""
 }
 
-// updateTime returns a pointer to the time of the resource's last change, or nil if the kind has no
-// such column.
+// updateTime returns a pointer to the time of the resource's last change, or nil if the kind has no such column.
 func updateTime(columns []Column) *time.Time {
 	for _, c := range columns {
 		if f, ok := c.field.(timeField); ok && c.name == "update_ms" {
@@ -126,8 +124,7 @@ func updateTime(columns []Column) *time.Time {
 	return nil
 }
 
-// List returns the description of the kind's lists: order_by accepts the order names of its
-// columns.
+// List returns the description of the kind's lists: order_by accepts the order names of its columns.
 func (k *Kind[T]) List(byDefault page.Order) page.List {
 	fields := slices.Collect(maps.Keys(k.Orders))
 	for _, c := range k.Columns(new(T)) {
@@ -172,8 +169,7 @@ func Get[T any](ctx context.Context, s *DB, k *Kind[T], uid resource.UID) (v T, 
 	return One(ctx, s.Rows, k, uid, ` WHERE t.uid = $1`, string(uid))
 }
 
-// One reads the resource that a condition selects. If there is none, it returns
-// fault.NotFound with the given name.
+// One reads the resource that a condition selects. If there is none, it returns fault.NotFound with the given name.
 func One[T any](
 	ctx context.Context, rows Reader, k *Kind[T], name resource.UID, end string, args ...any,
 ) (v T, _ error) {
@@ -189,17 +185,15 @@ func One[T any](
 	return v, err
 }
 
-// Lock reads one resource and locks its row until the commit. lock is
-// DB.Engine.ForUpdate if the transaction will change the resource, and
-// DB.Engine.ForDelete if it will remove it. It returns fault.NotFound if there is
-// no such resource.
+// Lock reads one resource and locks its row until the commit. lock is DB.Engine.ForUpdate if the transaction will
+// change the resource, and DB.Engine.ForDelete if it will remove it. It returns fault.NotFound if there is no such
+// resource.
 func Lock[T any](ctx context.Context, t *Tx, k *Kind[T], uid resource.UID, lock string) (T, error) {
 	return One(ctx, t.Rows, k, uid, ` WHERE t.uid = $1`+lock, string(uid))
 }
 
-// Insert adds a resource, records its event, and increments its counters. It returns
-// fault.AlreadyExists if the name is already in use, and fault.NotFound if the
-// resource's group does not exist.
+// Insert adds a resource, records its event, and increments its counters. It returns fault.AlreadyExists if the name is
+// already in use, and fault.NotFound if the resource's group does not exist.
 func Insert[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
 	if err := InsertRow(ctx, t, k, v); err != nil {
 		return err
@@ -240,8 +234,7 @@ func InsertRow[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
 	return t.DB.ConstraintFault(err, k.Label, k.name(columns), k.uid(columns))
 }
 
-// Insertion returns the statement that InsertRow runs. The statement touches no row if the name is
-// already in use.
+// Insertion returns the statement that InsertRow runs. The statement touches no row if the name is already in use.
 func Insertion[T any](t *Tx, k *Kind[T], v T) (engine.Statement, error) {
 	row, err := k.row(v)
 	if err != nil {
@@ -282,10 +275,9 @@ func (k *Kind[T]) row(v T) (row []any, _ error) {
 	return row, nil
 }
 
-// Update replaces before with after, records the event, and sets the time of the change
-// in after. If no stored column differs, it writes nothing, records no event, and keeps
-// the time. It returns ErrStale if the resource has changed since before was read, and
-// fault.AlreadyExists if another resource has the name.
+// Update replaces before with after, records the event, and sets the time of the change in after. If no stored column
+// differs, it writes nothing, records no event, and keeps the time. It returns ErrStale if the resource has changed
+// since before was read, and fault.AlreadyExists if another resource has the name.
 func Update[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T) error {
 	return UpdateAs(ctx, t, k, k.Updated, before, after)
 }
@@ -311,8 +303,7 @@ func UpdateAs[T any](ctx context.Context, t *Tx, k *Kind[T], event resource.Even
 	return t.Emit(ctx, event, uid, k.group(uid), k.redacted(before), k.redacted(*after))
 }
 
-// sameRow reports whether an update from before to after would change no column except
-// the time of the change.
+// sameRow reports whether an update from before to after would change no column except the time of the change.
 func (k *Kind[T]) sameRow(before, after T) (bool, error) {
 	was, is := k.Columns(&before), k.Columns(&after)
 	for i, c := range is {
@@ -358,8 +349,7 @@ func UpdateRow[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T
 	return t.DB.ConstraintFault(err, k.Label, k.name(columns), k.uid(columns))
 }
 
-// ErrStale is returned by an update if the resource was changed or deleted since it was
-// read.
+// ErrStale is returned by an update if the resource was changed or deleted since it was read.
 var ErrStale = errors.New("changed since it was read")
 
 // How often Edit tries, and the shortest and the longest random pause between two tries.
@@ -369,10 +359,9 @@ const (
 	pauseMax  = 50 * time.Millisecond
 )
 
-// Edit reads a resource, applies change to it, and writes it. If the resource was changed
-// in between, Edit begins again. Nothing is locked while change runs. Edit returns the
-// errors of read, change and write. It returns fault.Aborted if the resource was changed
-// in between at every try.
+// Edit reads a resource, applies change to it, and writes it. If the resource was changed in between, Edit begins
+// again. Nothing is locked while change runs. Edit returns the errors of read, change and write. It returns
+// fault.Aborted if the resource was changed in between at every try.
 func Edit[T any](
 	ctx context.Context, uid resource.UID, read func(context.Context, resource.UID) (T, error),
 	write func(ctx context.Context, before, after T) (T, error), change func(*T) error,
@@ -415,8 +404,7 @@ func Delete[T any](ctx context.Context, t *Tx, k *Kind[T], uid resource.UID) err
 	return Remove(ctx, t, k, v)
 }
 
-// Remove removes a resource that the transaction has locked, records the event, and decrements the
-// counters.
+// Remove removes a resource that the transaction has locked, records the event, and decrements the counters.
 func Remove[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
 	uid := k.uid(k.Columns(&v))
 	if _, err := t.Exec(ctx, `DELETE FROM `+k.Table+` WHERE uid = $1`, string(uid)); err != nil {

@@ -12,23 +12,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// This file reads pages of resources. A page can have any of the kind's orders,
-// and any union of subtrees. Its cost depends on the page and on the number of
-// subtrees, never on the size of the table.
+// This file reads pages of resources. A page can have any of the kind's orders, and any union of subtrees. Its cost
+// depends on the page and on the number of subtrees, never on the size of the table.
 //
-// Every subtree has its rows in each order in an index (see schema/), so one
-// subtree is one index range and a page is a seek and a short walk. A union of
-// subtrees is a merge of such walks. Totals are counters. The plan is chosen
-// here and not by the database: each statement is written so that one index
-// serves it.
+// Every subtree has its rows in each order in an index (see schema/), so one subtree is one index range and a page is a
+// seek and a short walk. A union of subtrees is a merge of such walks. Totals are counters. The plan is chosen here and
+// not by the database: each statement is written so that one index serves it.
 
-// levels contains, for a sort column, the depth down to which subtrees have an index in
-// the order of the column. A list of a deeper subtree is sorted, which is slow only if the
-// subtree is large.
+// levels contains, for a sort column, the depth down to which subtrees have an index in the order of the column. A
+// list of a deeper subtree is sorted, which is slow only if the subtree is large.
 var levels = map[string]int{"name": 3, "create_ms": 3, "update_ms": 1}
 
-// A Condition is a filter of a list: the column has a value. There is an index
-// (column, uid) for it.
+// A Condition is a filter of a list: the column has a value. There is an index (column, uid) for it.
 type Condition struct {
 	column string
 	value  any
@@ -152,8 +147,7 @@ type span struct {
 	rows            int64 // number of rows
 }
 
-// spans returns the parts of a scope that are not empty, in the order of their
-// uids, with their sizes.
+// spans returns the parts of a scope that are not empty, in the order of their uids, with their sizes.
 func (s *DB) spans(ctx context.Context, q Query, sc Scope) ([]span, error) {
 	var parts []span
 	self := q.Column == "uid" && !q.filtered() && includes(sc.Rows, sc.Below)
@@ -214,9 +208,8 @@ func (s *DB) size(ctx context.Context, q Query, spans []span) error {
 	})
 }
 
-// prune drops the spans that cannot contribute to a page that is sorted by uid: the
-// spans have the same order, and their sizes are known. complete is false if it dropped
-// spans because of their sizes alone.
+// prune drops the spans that cannot contribute to a page that is sorted by uid: the spans have the same order, and
+// their sizes are known. complete is false if it dropped spans because of their sizes alone.
 func (q *Query) prune(spans []span) (out []span, complete bool) {
 	if q.Column != "uid" || len(spans) < 2 {
 		return spans, true
@@ -266,9 +259,8 @@ type key struct {
 	seg  int64
 }
 
-// merge returns the segments of the page's rows, in order, from several spans. For each
-// span it reads one index range until the rows can no longer be on the page. In SQLite
-// that costs little more than reading the rows.
+// merge returns the segments of the page's rows, in order, from several spans. For each span it reads one index range
+// until the rows can no longer be on the page. In SQLite that costs little more than reading the rows.
 func merge(ctx context.Context, rows Reader, q Query, spans []span) ([]int64, error) {
 	order := q.compare
 	if q.Page.Order.Desc {
@@ -333,8 +325,7 @@ func (q *Query) need() int { return q.Page.Skip + q.Page.Size + 1 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// A Listing contains the table, columns and joins that the lists of a kind read, for
-// tests of query plans.
+// A Listing contains the table, columns and joins that the lists of a kind read, for tests of query plans.
 type Listing struct{ Table, Columns, Joins string }
 
 // Listing returns the Listing of a kind.

@@ -28,10 +28,9 @@ type Query struct {
 	Args      []any
 }
 
-// A requirement is a uid from the caller, and the tables that may contain it. Rows refer to
-// their parent by its segment alone. A caller could combine the segment of another tenant's
-// resource with the uid of a group of its own, and would be authorized for that uid. So a
-// list is empty unless a resource with the whole uid exists.
+// A requirement is a uid from the caller, and the tables that may contain it. Rows refer to their parent by its segment
+// alone. A caller could combine the segment of another tenant's resource with the uid of a group of its own, and would
+// be authorized for that uid. So a list is empty unless a resource with the whole uid exists.
 type requirement struct {
 	uid    resource.UID
 	tables []string
@@ -76,10 +75,9 @@ func (q *Query) page(sp span) string {
 		q.Order())
 }
 
-// from returns the FROM clause. For a range of uids it also names the index for SQLite.
-// Otherwise SQLite, with statistics, would choose another index that ends in the uid,
-// and would sort the rows. It would also read all tags instead of the few that have a
-// flag.
+// from returns the FROM clause. For a range of uids it also names the index for SQLite. Otherwise SQLite, with
+// statistics, would choose another index that ends in the uid, and would sort the rows. It would also read all tags
+// instead of the few that have a flag.
 func (q *Query) from(sp span) string {
 	text := q.Table + " AS t"
 	if q.Engine.Postgres || q.Column != "uid" || sp.below == "" {
@@ -107,9 +105,8 @@ func (q *Query) fetch(segs []int64) string {
 		q.Columns, q.Table, q.joins, q.Engine.Unnest(q, segs), q.Order())
 }
 
-// lateral returns the statement that reads the page from several spans, because
-// in PostgreSQL a round trip costs more than many rows. The statement reads
-// only indexes, and then the rows of the page.
+// lateral returns the statement that reads the page from several spans, because in PostgreSQL a round trip costs more
+// than many rows. The statement reads only indexes, and then the rows of the page.
 func (q *Query) lateral(spans []span) string {
 	var parts []string
 	for _, group := range byDepth(spans) {
@@ -122,9 +119,8 @@ func (q *Query) lateral(spans []span) string {
 		q.Order())
 }
 
-// walk returns a SELECT of the first keys in spans that have the same shape. If there
-// are more spans than needed rows, only the spans whose first rows come first can
-// contribute to the page.
+// walk returns a SELECT of the first keys in spans that have the same shape. If there are more spans than needed rows,
+// only the spans whose first rows come first can contribute to the page.
 func (q *Query) walk(spans []span) string {
 	need := q.need()
 	if len(spans) == 1 {
@@ -143,8 +139,7 @@ func (q *Query) walk(spans []span) string {
 		from, q.Column, q.Table, on, rest, q.Order(), q.Limit(need))
 }
 
-// joined returns a table s of subtrees that have the same depth, and the condition that
-// t is in the subtree s.
+// joined returns a table s of subtrees that have the same depth, and the condition that t is in the subtree s.
 func (q *Query) joined(spans []span) (from, on string) {
 	d := spans[0].below.Depth()
 	if q.ranged(d) {
@@ -180,9 +175,8 @@ func byDepth(spans []span) [][]span {
 	return out
 }
 
-// ranged reports whether subtrees at depth d are read as a range of uids. They
-// are if the list is sorted by uid, if an index (column, uid) serves a filter,
-// or if no index in the order of the sort column reaches that depth.
+// ranged reports whether subtrees at depth d are read as a range of uids. They are if the list is sorted by uid, if an
+// index (column, uid) serves a filter, or if no index in the order of the sort column reaches that depth.
 func (q *Query) ranged(d int) bool {
 	if len(q.where) > 0 {
 		return true
@@ -312,10 +306,9 @@ func (q *Query) After() string {
 	return fmt.Sprintf(" AND (%s, t.seg) %s (%s, %s)", q.key(), than, q.Arg(c.Number), q.Arg(seg))
 }
 
-// key returns the sort column as it appears in the statement. If the list has
-// filters, the column is hidden from the planner: the planner then finds the few
-// matching rows by the filter and sorts them. Otherwise it would read the index of
-// the sort column.
+// key returns the sort column as it appears in the statement. If the list has filters, the column is hidden from the
+// planner: the planner then finds the few matching rows by the filter and sorts them. Otherwise it would read the
+// index of the sort column.
 func (q *Query) key() string {
 	filtered := len(q.where) > 0 || q.name != "" && q.Column != "name"
 	switch {
@@ -342,8 +335,7 @@ func (q *Query) Order() string {
 	return q.key() + q.dir() + ", t.seg" + q.dir()
 }
 
-// Limit returns the LIMIT clause. The limit is rounded up, so that few statements
-// serve all page sizes.
+// Limit returns the LIMIT clause. The limit is rounded up, so that few statements serve all page sizes.
 func (q *Query) Limit(n int) string {
 	for _, size := range []int{2, 51, 101, page.MaxSize + 1} {
 		if n <= size {
@@ -353,8 +345,7 @@ func (q *Query) Limit(n int) string {
 	return " LIMIT " + q.Arg(n)
 }
 
-// counters returns the statement that reads the counters of spans. Its results
-// are 0 unless the requirements hold.
+// counters returns the statement that reads the counters of spans. Its results are 0 unless the requirements hold.
 func (q *Query) counters(spans []span) string {
 	col := "n"
 	if spans[0].children != "" {

@@ -58,7 +58,7 @@ func TestAttackReasons(t *testing.T) {
 	}
 }
 
-// TestReasons checks that the reasons tell people what to do, and reveal nothing about our network.
+// TestReasons checks that the reasons say what to do, and reveal nothing about our network.
 func TestReasons(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
