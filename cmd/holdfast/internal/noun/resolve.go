@@ -72,8 +72,6 @@ func (a *App) resolvePath(ctx context.Context, n Noun, path []string, text strin
 	resp, err := accesspb.NewAccessServiceClient(a).ResolvePath(ctx, req)
 	found := resp.GetResources()
 	switch {
-	case status.Code(err) == codes.Unimplemented: // the server is older and lacks the method
-		return a.walkDown(ctx, n, path, text)
 	case status.Code(err) == codes.NotFound:
 		return "", n.missing(text)
 	case err != nil:
@@ -103,18 +101,6 @@ func (a *App) ResolveAny(ctx context.Context, n Noun, text string) (string, erro
 		return "", nil
 	}
 	return a.Resolve(ctx, n, text)
-}
-
-// walkDown resolves a path one name at a time. It only finds resources whose parent
-// groups the caller can see.
-func (a *App) walkDown(ctx context.Context, n Noun, path []string, text string) (uid string, err error) {
-	last := len(path) - 1
-	for i, name := range path[:last] {
-		if uid, err = a.FindOne(ctx, Groups(), name, &uid, strings.Join(path[:i+1], "/")); err != nil {
-			return "", err
-		}
-	}
-	return a.FindOne(ctx, n, path[last], &uid, text)
 }
 
 // FindOne returns the UID of the only resource with a name directly below parent. If

@@ -69,8 +69,7 @@ func (a *Agent) RedirectAddress(ctx context.Context) (string, error) {
 	}
 	err = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&document)
 	if err != nil || resp.StatusCode != http.StatusOK || document.Redirect == "" {
-		return "", problem.New(problem.ExitError, "%s does not publish its redirect address", issuer).
-			Hint("an older server has one for each provider: holdfast iam identity-providers test")
+		return "", problem.New(problem.ExitError, "%s does not publish its redirect address", issuer)
 	}
 	return document.Redirect, nil
 }
