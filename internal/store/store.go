@@ -38,7 +38,7 @@ type DB struct {
 
 	mu            sync.Mutex
 	onGrantChange []func(context.Context, int64)
-	settled       atomic.Int64 // newest revision that all replicas have applied, as far as this process knows
+	settled       atomic.Int64 // newest revision that all replicas are known to have applied
 	onRevision    []func()
 
 	BudgetHooks BudgetHooks // must be set before the DB is used

@@ -114,8 +114,8 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-// TestMergeReopened merges new records from a source. It checks that the source's latest event becomes the latest event
-// of the advisory, unless a person has added a later one.
+// TestMergeReopened merges new records from a source. It checks that the source's latest event becomes the latest
+// event of the advisory, unless a person has added a later one.
 func TestMergeReopened(t *testing.T) {
 	byHand := history("", "", "", "", "", "", "false")[6:]
 	byHand[0].Author = "ann"

@@ -38,8 +38,8 @@ type story struct {
 	pushed  map[string]string // digests of pushed images, by name
 }
 
-// once calls push if it is called with this name for the first time. Every call with the same name returns the result
-// of that push.
+// once calls push if it is called with this name for the first time. Every call with the same name returns the
+// result of that push.
 func (s *story) once(name string, push func() string) string {
 	if _, ok := s.pushed[name]; !ok {
 		s.pushed[name] = push()

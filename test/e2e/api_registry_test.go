@@ -46,8 +46,8 @@ func (w *world) put(t *testing.T, verb, target, contentType, content string) {
 	}
 }
 
-// pushImage pushes an image with one layer to a repo and tags it. repo is the path of the repo. It returns the digest
-// of the image.
+// pushImage pushes an image with one layer to a repo and tags it. repo is the path of the repo. It returns the
+// digest of the image.
 func (w *world) pushImage(t *testing.T, repo, tag, architecture, layer string) string {
 	t.Helper()
 	config := fmt.Sprintf(`{"architecture":%q,"os":"linux","created":"2026-01-02T03:04:05Z",`+

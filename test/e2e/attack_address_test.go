@@ -103,7 +103,7 @@ func TestAttackSecretsInAddresses(t *testing.T) {
 	})
 }
 
-// addressAnswers returns everything that the API tells a reader about a feed and a subscription. It also checks that
+// addressAnswers returns everything that the API returns to a reader about a feed and a subscription. It also checks that
 // the owner sees the whole addresses.
 func addressAnswers(t *testing.T, w *world, reader, feed, sub string) string {
 	t.Helper()

@@ -108,8 +108,8 @@ func TestPruneGoesOn(t *testing.T) {
 	}
 }
 
-// TestPruneAfterTheClockWasSetBack checks that Prune does not remove the back-up that was made last, even if the names
-// of older back-ups contain later times.
+// TestPruneAfterTheClockWasSetBack checks that Prune does not remove the back-up that was made last, even if the
+// names of older back-ups contain later times.
 func TestPruneAfterTheClockWasSetBack(t *testing.T) {
 	a := newAlbum(t)
 	past := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -188,8 +188,8 @@ func TestAttackManyTags(t *testing.T) {
 	})
 }
 
-// TestAttackManyVariants checks that the variants of an index that lists one large image hundreds of times are not
-// all in memory at once.
+// TestAttackManyVariants checks that the variants of an index that lists one large image hundreds of times are never
+// all in memory together.
 func TestAttackManyVariants(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	r := newRig(t, s, assembly.Config{})

@@ -272,8 +272,8 @@ func (m *mirrorRig) replica(t testing.TB) *mirrorRig {
 	return m.replicaThatWaits(t, patience, patience)
 }
 
-// replicaThatWaits returns a replica with the given timeouts: for the response of an upstream, and for the next bytes
-// of a blob.
+// replicaThatWaits returns a replica with the given timeouts: for the response of an upstream, and for the next
+// bytes of a blob.
 func (m *mirrorRig) replicaThatWaits(t testing.TB, timeout, stall time.Duration) *mirrorRig {
 	t.Helper()
 	other, r := *m, *m.rig

@@ -12,7 +12,7 @@ import (
 	nethtml "golang.org/x/net/html"
 )
 
-// restOfPage stands for the HTML that follows a readme on a page. If a tag or comment is left open at the end of the
+// restOfPage represents the HTML that follows a readme on a page. If a tag or comment is left open at the end of the
 // readme, it swallows this HTML.
 const restOfPage = "<hr>"
 

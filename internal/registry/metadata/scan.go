@@ -164,8 +164,8 @@ func (s *Service) ImageReport(ctx context.Context, repo resource.UID, digest str
 	return found[0], nil
 }
 
-// reports returns the reports that are attached to an image, newest first, as far as the budget of one response
-// allows. It returns fault.NotFound if there are none.
+// reports returns the reports that are attached to an image, newest first, within the budget of one response.
+// It returns fault.NotFound if there are none.
 func (s *Service) reports(ctx context.Context, repo resource.UID, digest string) ([]Report, error) {
 	var all []Report
 	search := images.Search{Repo: repo, What: "report of a scanner", Most: maxReports, Budget: images.NewBudget()}

@@ -46,8 +46,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzParseKeys checks that every parsed key set has only keys with asymmetric algorithms, and does not verify a token
-// of another key.
+// FuzzParseKeys checks that every parsed key set has only keys with asymmetric algorithms, and does not verify a
+// token of another key.
 func FuzzParseKeys(f *testing.F) {
 	k := newKey(f, "one")
 	tok := newKey(f, "one").token(f, map[string]any{"iss": "i", "sub": "s", "aud": "a", "exp": 9})

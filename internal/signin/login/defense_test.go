@@ -716,8 +716,8 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// TestBruteForceInside: after the sign-in, guesses of the password that every change requires and guesses of the code
-// of a new authenticator app are limited, too.
+// TestBruteForceInside: after the sign-in, guesses of the password that every change requires and guesses of the
+// code of a new authenticator app are limited, too.
 func TestBruteForceInside(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)

@@ -49,7 +49,7 @@ func rolesOf(x *site, identity resource.UID) (all []string) {
 }
 
 // TestProviders: a person who signs in with a provider gets the identity to which roles could already be bound, the
-// default role once, and the roles of their external groups as long as they are members.
+// default role once, and the roles of their external groups while they are members.
 func TestProviders(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)

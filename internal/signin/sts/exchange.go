@@ -391,8 +391,8 @@ func (s *Service) reissue(ctx context.Context, bearer string, tok *issuers.Token
 	return t, err
 }
 
-// narrow restricts claims to an earlier narrowing. It returns fault.InvalidArgument if claims contain a scope outside
-// of that narrowing.
+// narrow restricts claims to an earlier narrowing. It returns fault.InvalidArgument if claims contain a scope
+// outside of that narrowing.
 func narrow(claims *token.Claims, to resource.Narrowing) (err error) {
 	if to.Caps != nil {
 		left := *to.Caps

@@ -65,8 +65,8 @@ func (s *Store) heldNamed(
 	return packages, nil
 }
 
-// AffectedBy returns the packages that advisories affect. If there are more than manyPackages, it returns only packages
-// of images in the groups or repos.
+// AffectedBy returns the packages that advisories affect. If there are more than manyPackages, it returns only
+// packages of images in the groups or repos.
 func (s *Store) AffectedBy(ctx context.Context, groups []resource.UID, advisories []int64) (packages []int64, _ error) {
 	err := s.Snapshot(ctx, func(read store.Reader) error {
 		q := store.Query{Engine: s.Engine}

@@ -293,7 +293,7 @@ func attachedTargets(v VEX, kind, digest string, p format.Product) ([]vuln.Excep
 }
 
 // parseProduct returns the kind of a product: "image" or "package". For an image it also returns the path of the repo,
-// the digest and the tag, as far as the product contains them.
+// the digest and the tag that the product contains.
 func parseProduct(p format.Product) (kind string, path []string, digest, tag string) {
 	if b, err := hex.DecodeString(p.SHA256); err == nil && len(b) == 32 {
 		digest = "sha256:" + p.SHA256

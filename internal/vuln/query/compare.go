@@ -64,8 +64,8 @@ type PastImage struct {
 var changeList = page.List{Kind: "image_changes", Fields: []string{"kind"}, Default: page.Order{Field: "kind"}}
 
 // Compare returns a page of the differences between two images, according to the current advisories and exceptions. The
-// caller needs the same capabilities as for List and ListPackages on both repos, and tag.list to select the past image
-// of a tag. A page token replaces the fields that p leaves out. Compare returns fault.FailedPrecondition if the
+// caller needs the same capabilities as for List and ListPackages on both repos, and tag.list to select the past
+// image of a tag. A page token replaces the fields that p leaves out. Compare returns fault.FailedPrecondition if the
 // packages of an image are not known, or if the image to which a tag pointed was deleted.
 func (s *Service) Compare(ctx context.Context, pair Pair, p page.Params) (c Comparison, _ error) {
 	pair, req, err := page.Resume(s.pages, changeList, pair, p)

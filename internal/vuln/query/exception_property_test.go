@@ -259,7 +259,7 @@ func storedPackage(p inspect.Package) registry.Package {
 	return k
 }
 
-// groupHits returns the advisories that affect tagged images in a place, as far as a caller may see them. It computes
+// groupHits returns the advisories that affect tagged images in a place and that a caller may see. It computes
 // them from the model.
 func (g *judgedGame) groupHits(name string, place resource.UID) (hits []trueHit) {
 	for repo, images := range g.repos {

@@ -141,7 +141,7 @@ func (g *tagGame) do(t *testing.T) (moved, to string) {
 	return "", ""
 }
 
-// except creates exceptions, some of which last for days, or deletes an exception.
+// except creates exceptions and deletes exceptions. Some exceptions last for days.
 func (g *tagGame) except(t *testing.T) {
 	t.Helper()
 	for _, uid := range slices.Sorted(maps.Keys(g.made)) {

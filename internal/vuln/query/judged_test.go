@@ -35,8 +35,8 @@ func (g *game) aRepo(t *testing.T, group resource.UID, name string) registry.Rep
 	return repo
 }
 
-// about imports an advisory and returns its UID. The advisory affects all versions of npm packages with these names, or
-// of Debian packages that are built from sources with these names.
+// about imports an advisory and returns its UID. The advisory affects all versions of npm packages with these names,
+// or of Debian packages that are built from sources with these names.
 func (g *game) about(t *testing.T, group resource.UID, id, ecosystem string, names ...string) resource.UID {
 	t.Helper()
 	a := vuln.Advisory{ID: id}
