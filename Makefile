@@ -12,12 +12,21 @@ ifneq ($(shell command -v $(firstword $(shell $(GO) env CC)) 2>/dev/null),)
 # It watches our code, and neither SQLite, which is C translated to Go and four times as slow when watched,
 # nor the hashing of passwords. (A package that instantiates generic types must be watched: others share the instances.)
 unwatched = -race=false -d=checkptr=0
-TESTFLAGS ?= -race -gcflags=all=-d=checkptr=0 -gcflags='modernc.org/sqlite/lib=$(unwatched)' \
+RACEFLAGS ?= -race -gcflags=all=-d=checkptr=0 -gcflags='modernc.org/sqlite/lib=$(unwatched)' \
 	-gcflags='golang.org/x/crypto/argon2=$(unwatched)'
 else
-TESTFLAGS ?=
-$(if $(filter test-packages race,$(MAKECMDGOALS)),$(warning no C compiler: testing without the race detector))
+RACEFLAGS ?=
+$(if $(filter test-concurrent race,$(MAKECMDGOALS)),$(warning no C compiler: testing without the race detector))
 endif
+
+# The packages that `make test` tests with the race detector: goroutines share memory in them (caches, queues, limits).
+# The detector makes a test four times as slow, and everything that the test imports is built once more, so the list
+# has only packages that are tested in seconds and import little. In the other packages, requests share only the
+# database, or it takes minutes to build or test them. `make race` tests all packages with the detector.
+CONCURRENT = ./internal/access/authz ./internal/access/budget ./internal/events/denials ./internal/events/event \
+	./internal/platform/fairlimit ./internal/platform/outbound ./internal/registry/pulllog ./internal/registry/upstream \
+	./internal/signin/issuers ./internal/signin/sts ./internal/signin/token ./internal/store/engine \
+	./internal/store/readbatch
 
 .PHONY: help
 help: ## List the targets
@@ -49,18 +58,20 @@ test-prepare: prepare
 prepare: ## Install and build what the tests need; PARTS='s3 browser' for a part of it
 	@scripts/prepare $(PARTS)
 
-# The phases of scripts/test. The longest packages come first. The tests of the whole server run without the race
-# detector, which makes them four times as slow; check also runs them with it. Three run at a time on two processors,
-# because they wait much. lint vets. Everything that runs without the detector is built without C, so that it is built
-# once. test/ is a module of its own.
+# The phases of scripts/test. The longest packages come first. Everything but test-concurrent runs without the race
+# detector and is built without C, so that it is built once. The tests of the whole server run three at a time on two
+# processors, because they wait much. lint vets. test/ is a module of its own.
 .PHONY: test-packages
 test-packages:
-	status=0; \
-	scripts/with-postgres $(GO) test -count=1 -vet=off -timeout 60m $(TESTFLAGS) \
+	export CGO_ENABLED=0; status=0; \
+	scripts/with-postgres $(GO) test -count=1 -vet=off -timeout 60m \
 		./internal/store ./internal/vuln/query $$($(GO) list ./... | grep -v '/cmd/holdfast$$') || status=1; \
-	scripts/with-postgres $(GO) test -C test -count=1 -vet=off -timeout 60m $(TESTFLAGS) \
-		./bench/... ./e2e/escalation || status=1; \
+	scripts/with-postgres $(GO) test -C test -count=1 -vet=off -timeout 60m ./bench/... ./e2e/escalation || status=1; \
 	exit $$status
+
+.PHONY: test-concurrent
+test-concurrent:
+	scripts/with-postgres $(GO) test -count=1 -vet=off -timeout 60m $(RACEFLAGS) $(CONCURRENT)
 
 .PHONY: test-server
 test-server:
@@ -83,10 +94,9 @@ test-release:
 	cd release && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -timeout 60m ./...
 
 .PHONY: race
-race: prepare ## Run the tests of the whole server with the race detector
-	scripts/with-postgres scripts/with-browser $(GO) test -C test -count=1 -vet=off -timeout 60m $(TESTFLAGS) \
-		./e2e ./e2e/browser
-	scripts/with-postgres $(GO) test -count=1 -vet=off -timeout 60m $(TESTFLAGS) ./cmd/holdfast
+race: prepare ## Run the tests of all packages and of the whole server with the race detector
+	scripts/with-postgres $(GO) test -count=1 -vet=off -timeout 60m $(RACEFLAGS) ./...
+	scripts/with-postgres scripts/with-browser $(GO) test -C test -count=1 -vet=off -timeout 60m $(RACEFLAGS) ./...
 
 .PHONY: walks
 walks: prepare ## Walk through the console on both engines; the tests walk through each change on one

@@ -35,7 +35,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"platform/fairlimit", "core/fault core/resource"},
 	{"platform/trace", ""},
 	{"platform/metric", ""},
-	{"testkit", ""},
+	{"testkit", "core/fault core/resource"},
 	{"testkit/testprogram", ""},
 	{"platform/blob", ""},
 	{"platform/blob/blobtest", "platform/blob testkit/testprogram"},
@@ -44,44 +44,62 @@ var mayImport = []struct{ pkg, imports string }{
 	{"store/schema", ""},
 	{"store/engine", "core/fault platform/trace store/schema"},
 	{"store/replica", "core/fault store/engine"},
-	{"store", "core/fault core/page core/resource platform/trace store/engine store/replica store/schema"},
+	{"store/access", "core/resource store/engine"},
+	{"store", "core/fault core/page core/resource platform/trace store/access store/engine store/replica store/schema"},
+	{"store/grouprule", "core/fault core/resource store"},
+	{"store/tablecache", "store"},
 	{"store/recount", "core/resource store"},
 	{"store/outbox", "core/resource store"},
 	{"store/readbatch", "core/fault platform/trace store"},
 	{"store/health", "store store/schema"},
 	{"store/dump", "core/fault store store/health store/schema"},
-	{"access/iamdb", "core/fault core/page core/resource store store/engine"},
+	{"access/iamdb", "core/fault core/page core/resource store store/engine store/grouprule"},
 	{"access/workload", ""},
-	{"access/grantlog", "access/iamdb core/fault core/page core/resource store"},
-	{"signin/signindb", "core/fault core/page core/resource store"},
+	{"access/grantlog", "access/iamdb core/fault core/page core/resource store store/grouprule"},
+	{"signin/signindb", "core/fault core/page core/resource store store/grouprule"},
 	{"store/bitmap", ""},
 	{"registry/registrydb", "core/fault core/page core/resource platform/metric registry store store/bitmap " +
-		"store/engine store/readbatch"},
+		"store/engine store/grouprule store/readbatch"},
 	{"registry/gcdb", "core/resource registry registry/registrydb store"},
 	{"registry/imagedb", "core/fault core/resource registry registry/registrydb store store/bitmap " +
-		"store/engine"},
+		"store/engine store/grouprule"},
 	{"registry/pulldb", "core/resource registry/imagedb registry/registrydb store"},
-	{"registry/retentiondb", "core/fault core/resource registry registry/registrydb store"},
-	{"registry/signerdb", "core/fault core/page core/resource registry registry/registrydb store"},
-	{"registry/sourcedb", "core/fault core/page core/resource registry registry/registrydb store"},
+	{"registry/retentiondb", "core/fault core/resource registry registry/registrydb store store/grouprule"},
+	{"registry/signerdb", "core/fault core/page core/resource registry registry/registrydb store " +
+		"store/grouprule"},
+	{"registry/sourcedb", "core/fault core/page core/resource registry registry/registrydb store " +
+		"store/grouprule store/tablecache"},
+	{"vuln/advisory/version", "core/fault vuln"},
 	{"vuln/findingdb", "core/fault core/page core/resource registry registry/imagedb registry/registrydb " +
-		"store store/bitmap store/engine vuln vuln/advisory/advisorydb"},
-	{"vuln/advisory/advisorydb", "core/fault core/page core/resource platform/metric store store/engine vuln"},
-	{"events/eventdb", "core/fault core/page core/resource store"},
-	{"platform/mail/maildb", "core/resource store"},
+		"store store/bitmap store/engine store/grouprule store/tablecache vuln vuln/advisory/advisorydb"},
+	{"vuln/advisory/advisorydb", "core/fault core/page core/resource platform/metric store store/engine " +
+		"store/grouprule vuln vuln/advisory/version"},
+	{"events/eventdb", "core/fault core/page core/resource store store/grouprule"},
+	{"platform/mail/maildb", "core/resource store store/grouprule"},
 	{"store/plantest", "store"},
 	{"access/admission", "access/grantlog access/iamdb core/fault core/resource events/eventdb " +
 		"platform/mail/maildb platform/secret registry registry/imagedb registry/registrydb " +
-		"registry/retentiondb registry/signerdb registry/sourcedb signin/signindb store " +
+		"registry/retentiondb registry/signerdb registry/sourcedb signin/signindb store store/grouprule " +
+		"vuln/advisory/advisorydb vuln/findingdb"},
+	{"store/dbtest", "core/fault core/resource store store/dump store/outbox store/recount store/replica testkit"},
+	{"access/iamtest", "access/admission access/grantlog access/iamdb core/fault core/page core/resource " +
+		"signin/signindb store store/dbtest testkit"},
+	{"events/eventdb/eventtest", "access/admission access/iamdb access/iamtest core/resource events/eventdb store " +
+		"store/dbtest testkit"},
+	{"registry/registrytest", "access/admission access/iamdb access/iamtest core/fault core/page " +
+		"core/resource registry registry/gcdb registry/imagedb registry/pulldb registry/registrydb " +
+		"registry/retentiondb registry/signerdb registry/sourcedb store store/dbtest testkit"},
+	{"vuln/vulntest", "access/admission access/iamdb access/iamtest core/resource registry registry/imagedb " +
+		"registry/pulldb registry/registrydb registry/registrytest store store/dbtest testkit vuln " +
 		"vuln/advisory/advisorydb vuln/findingdb"},
 	{"events/denials", "core/resource store"},
 	{"store/storetest", "access/admission access/grantlog access/iamdb events/eventdb registry/gcdb " +
 		"registry/imagedb registry/pulldb registry/registrydb registry/retentiondb registry/signerdb " +
-		"registry/sourcedb signin/signindb store store/recount vuln/advisory/advisorydb vuln/findingdb"},
+		"registry/sourcedb signin/signindb store store/dbtest store/recount vuln/advisory/advisorydb " +
+		"vuln/findingdb"},
 	{"access/authz", "access/grantlog access/iamdb core/fault core/page core/resource platform/trace store " +
-		"store/replica"},
+		"store/access store/replica"},
 	{"access/budget", "access/authz access/iamdb core/fault core/page core/resource store"},
-	{"vuln/advisory/version", "core/fault vuln"},
 	{"vuln/advisory/format", "core/fault vuln vuln/advisory/version"},
 	{"vuln/advisory/fetch", "core/fault platform/outbound vuln/advisory/format"},
 	{"vuln/advisory", "access/authz core/fault core/page core/resource platform/metric platform/trace store " +
@@ -95,7 +113,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"vuln/inspect", "registry/evidence vuln/advisory/version vuln/inspect/extract vuln/inspect/layer"},
 	{"vuln/inspect/inspecttest", ""},
 	{"platform/mail", "core/resource platform/mail/maildb platform/metric platform/secret store"},
-	{"platform/mail/mailtest", ""},
+	{"platform/mail/mailtest", "testkit"},
 	{"access/iam", "access/admission access/authz access/grantlog access/iamdb core/fault core/page " +
 		"core/resource platform/mail platform/secret signin/signindb store"},
 	{"access/simulation", "access/authz access/grantlog access/iam access/iamdb core/fault core/resource " +
@@ -111,17 +129,17 @@ var mayImport = []struct{ pkg, imports string }{
 	{"registry/upstream", "platform/outbound registry/upstream/challenge registry/upstream/link"},
 	{"registry/oci", "core/fault core/resource registry"},
 	{"registry/upload", "core/fault core/resource platform/blob platform/trace registry registry/oci " +
-		"registry/registrydb"},
+		"registry/registrydb store/access"},
 	{"registry/mirror", "access/iamdb core/fault core/resource platform/fairlimit platform/metric " +
 		"platform/secret registry registry/oci registry/registrydb registry/sourcedb registry/upload " +
-		"registry/upstream signin/token store"},
+		"registry/upstream signin/token store store/access store/tablecache"},
 	{"registry/images", "core/fault core/resource platform/fairlimit platform/metric registry " +
 		"registry/evidence registry/imagedb registry/oci registry/registrydb registry/signature " +
 		"registry/signerdb registry/upload"},
 	{"registry/pulllog", "access/authz core/resource registry registry/pulldb registry/registrydb"},
 	{"registry/protocol", "access/authz access/iamdb core/fault core/page core/resource events/denials " +
 		"platform/metric platform/trace registry registry/images registry/mirror registry/oci " +
-		"registry/pulllog registry/registrydb registry/upload signin/token store"},
+		"registry/pulllog registry/registrydb registry/upload signin/token store store/access"},
 	{"registry/imagecopy", "core/fault core/resource registry registry/oci registry/registrydb"},
 	{"registry/reposync", "access/authz core/fault core/resource platform/fairlimit platform/metric registry " +
 		"registry/imagecopy registry/mirror registry/oci registry/registrydb registry/sourcedb store/outbox"},
@@ -137,14 +155,14 @@ var mayImport = []struct{ pkg, imports string }{
 		"registry/reposync registry/retentiondb registry/upkeep registry/upload registry/upstream " +
 		"signin/token store"},
 	{"vuln/finding", "access/authz core/fault core/resource platform/fairlimit registry store vuln " +
-		"vuln/advisory/advisorydb vuln/advisory/format vuln/findingdb"},
+		"vuln/advisory/advisorydb vuln/advisory/format vuln/advisory/version vuln/findingdb"},
 	{"vuln/exception", "core/resource registry vuln vuln/advisory/version vuln/finding vuln/findingdb"},
 	{"vuln/indexer", "core/fault platform/metric registry registry/imagedb registry/images store " +
 		"vuln/advisory/version vuln/findingdb vuln/inspect"},
 	{"vuln/match", "access/iamdb core/fault core/resource registry registry/imagedb store vuln " +
 		"vuln/advisory/advisorydb vuln/advisory/version vuln/finding vuln/findingdb"},
 	{"vuln/policy", "access/authz core/fault core/page core/resource platform/metric registry " +
-		"registry/imagedb registry/metadata registry/pulldb registry/registrydb store vuln " +
+		"registry/imagedb registry/metadata registry/pulldb registry/registrydb store store/tablecache vuln " +
 		"vuln/advisory/advisorydb vuln/advisory/format vuln/advisory/version vuln/exception vuln/finding " +
 		"vuln/findingdb"},
 	{"vuln/query", "access/authz core/fault core/page core/resource registry registry/evidence " +
@@ -155,6 +173,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"vuln/blast", "access/authz access/iam access/iamdb core/fault core/page core/resource registry " +
 		"registry/imagedb registry/metadata registry/pulldb registry/registrydb store vuln/finding " +
 		"vuln/findingdb vuln/query"},
+	{"vuln/trend", "access/authz core/fault core/resource vuln vuln/findingdb vuln/query"},
 	{"ops/backup", "core/fault platform/blob platform/secret registry registry/registrydb store store/dump " +
 		"store/recount"},
 	{"signin/input", "core/resource"},
@@ -181,16 +200,17 @@ var mayImport = []struct{ pkg, imports string }{
 	{"api/v2/registryapi", "api/wire core/fault core/resource gen/... registry registry/images " +
 		"registry/metadata"},
 	{"api/v2/vulnapi", "api/wire core/fault core/resource gen/... registry vuln vuln/advisory " +
-		"vuln/advisory/format vuln/blast vuln/finding vuln/inventory vuln/policy vuln/query"},
+		"vuln/advisory/format vuln/blast vuln/finding vuln/inventory vuln/policy vuln/query " +
+		"vuln/trend"},
 	{"api/v2", "access/budget access/iam access/simulation api/v2/accessapi api/v2/registryapi api/v2/vulnapi " +
 		"api/wire core/fault core/resource events/event gen/... ops/search ops/status registry " +
 		"registry/metadata signin/accounts signin/login signin/sts vuln/advisory vuln/blast vuln/inventory " +
-		"vuln/policy vuln/query"},
+		"vuln/policy vuln/query vuln/trend"},
 	{"api/v1", "access/iam api/v2 api/v2/accessapi api/v2/registryapi api/v2/vulnapi api/wire core/fault " +
 		"core/page core/resource events/event gen/... ops/status registry registry/evidence registry/images " +
 		"registry/metadata signin/accounts signin/login signin/sts vuln vuln/advisory vuln/query"},
 	{"api", "access/authz api/v1 api/v2 api/v2/vulnapi api/wire core/fault core/resource events/event gen/... " +
-		"platform/metric platform/trace signin/token vuln vuln/advisory vuln/advisory/format"},
+		"platform/metric platform/trace signin/token store/access vuln vuln/advisory vuln/advisory/format"},
 	{"api/reference", ""},
 	{"console", ""},
 	{"server/config", "core/fault core/resource platform/blob platform/buildinfo platform/mail " +
@@ -199,7 +219,7 @@ var mayImport = []struct{ pkg, imports string }{
 		"server/config signin/signindb store store/health"},
 	{"server/maintenance", "access/admission access/iamdb core/fault core/resource ops/backup platform/blob " +
 		"platform/buildinfo platform/secret registry registry/registrydb server/config server/installation " +
-		"store store/health store/schema"},
+		"store store/health store/schema vuln/inspect"},
 	{"server/listen", "api core/resource"},
 	{"server/listen/listentest", ""},
 	{"server", "..."},
@@ -227,8 +247,8 @@ var mayImport = []struct{ pkg, imports string }{
 // a library that is not in the table.
 var onlyIn = []struct{ library, homes string }{
 	{"modernc.org/sqlite", "store/engine store/plantest store/storetest vuln/inspect/extract test/bench/rig test/e2e"},
-	{"github.com/jackc/pgx", "store store/engine store/replica store/plantest store/storetest test/bench/rig test/e2e"},
-	{"github.com/pressly/goose", "store store/schema store/engine store/plantest store/storetest test/bench/rig test/e2e"},
+	{"github.com/jackc/pgx", "store store/engine store/replica store/plantest store/dbtest test/bench/rig test/e2e"},
+	{"github.com/pressly/goose", "store store/schema store/engine store/plantest store/dbtest test/bench/rig test/e2e"},
 	{"google.golang.org/grpc", "api/... server client cmd/holdfast/internal/... gen/... proto/generate " +
 		"test/bench/... test/e2e"},
 	{"google.golang.org/genproto", "api/... server client cmd/holdfast/internal/... gen/... proto/generate " +
@@ -261,7 +281,7 @@ var onlyIn = []struct{ library, homes string }{
 }
 
 // alsoInTests are the libraries that not even tests may import outside of their packages.
-// A test that needs a database gets it from storetest. Tests may import anything else.
+// A test that needs a database gets it from dbtest. Tests may import anything else.
 var alsoInTests = []string{"modernc.org/sqlite", "github.com/jackc/pgx", "github.com/pressly/goose"}
 
 // notBelowClient are libraries of the server that package client must not import, even

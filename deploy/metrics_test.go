@@ -89,10 +89,10 @@ func TestAlertsAreExplained(t *testing.T) {
 // call and one request to the registry.
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
-	s := start(t, environ(local(t), map[string]string{"HOLDFAST_METRICS_LISTEN": ""}))
+	s := start(t, environ(local(t)))
 	s.get("http://" + s.address + "/iam/v2beta1/groups")
 	s.get("http://" + s.address + "/v2/")
-	_, text := s.get("http://" + s.address + "/metrics")
+	_, text := s.get("http://" + s.metrics + "/metrics")
 	names := map[string]bool{"up": true} // Prometheus itself adds the series up
 	// These metrics exist only with PostgreSQL or TLS. Tests that use these check the
 	// metrics.

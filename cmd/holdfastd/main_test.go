@@ -47,6 +47,8 @@ func TestExitCodes(t *testing.T) {
 func TestCommandsCreateNothing(t *testing.T) {
 	commands := []string{
 		"keys list", "keys rotate", "keys drop x", "gc", "gc --dry-run", "organizations verify x", "organizations unverify x",
+		"organizations create x --email a@b.example", "organizations payer x",
+		"organizations release x",
 		"providers trust 0123456789abcdef0123456789abcdef01234567/0123456789abcdef", "budgets show x",
 		"budgets set x repos=1",
 		"backup copies", "doctor", "doctor --json",

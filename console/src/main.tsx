@@ -2,8 +2,8 @@ import { signal } from "@preact/signals";
 import { Component, type ComponentChildren, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useQuery, whoami } from "./api/query";
-import { Dialog, Page, Problem, Waiting } from "./ui";
-import { showScheme } from "./ui/defaults";
+import { Choice, Dialog, Page, Problem, Waiting } from "./ui";
+import { clock, clocks, scheme, schemes, showScheme } from "./ui/defaults";
 import { base, followLinks, here, match } from "./ui/router";
 import { type Component as Shown, type View, views } from "./views";
 
@@ -82,7 +82,7 @@ function find(path: string): { view?: View; args: Record<string, string> } {
 const keys: [string, string][] = [
   ["Ctrl K or ⌘ K", "Search"],
   ["/", "Go to the filter of this view"],
-  ["?", "Show this help"],
+  ["?", "Show the keys and the preferences"],
   ["g then a letter", "Go to a view: g h is Home, g t is Tree, and so on"],
   ["↑ ↓ ← →", "Move in the tree and between the rows of a table; Enter opens"],
   ["Esc", "Close a dialog"],
@@ -109,7 +109,7 @@ function useKeys(help: () => void, search: () => void) {
       const before = after;
       after = e.key;
       const jump = before === "g" && views.find((v) => v.name?.toLowerCase().startsWith(e.key.toLowerCase()));
-      if (jump) document.querySelector<HTMLAnchorElement>(`.nav a[href="${base}${jump.path}"]`)?.click();
+      if (jump) document.querySelector<HTMLAnchorElement>(`.nav a[href="${jump.href ?? base + jump.path}"]`)?.click();
       else if (e.key === "/") document.querySelector<HTMLElement>("[data-filter]")?.focus();
       else if (e.key === "?") help();
       else return;
@@ -125,7 +125,7 @@ function Who() {
   if (!data) return null;
   const name = data.profile?.name || data.email || "Your account";
   return (
-    <a class="who" href={`${base}/account`} title="Your account">
+    <a class="who" href="/account" title="Your account">
       <bdi>{name}</bdi>
     </a>
   );
@@ -184,7 +184,13 @@ function App() {
           <span>Holdfast</span>
         </a>
         <Who />
-        <button type="button" class="small" onClick={() => setHelp(true)} aria-label="Help" title="Help (?)">
+        <button
+          type="button"
+          class="small"
+          onClick={() => setHelp(true)}
+          aria-label="Keys and preferences"
+          title="Keys and preferences (?)"
+        >
           ?
         </button>
       </header>
@@ -194,7 +200,7 @@ function App() {
           .map((v) => (
             <a
               key={v.path}
-              href={base + v.path}
+              href={v.href ?? base + v.path}
               aria-current={view && (view.name ?? view.under) === v.name ? "page" : undefined}
             >
               {v.name}
@@ -206,7 +212,7 @@ function App() {
       </main>
       {searching && <SearchDialog onClose={() => setSearching(false)} />}
       {help && (
-        <Dialog title="Keys" onClose={() => setHelp(false)}>
+        <Dialog title="Keys and preferences" onClose={() => setHelp(false)}>
           <dl class="facts keys">
             {keys.map(([k, what]) => (
               <div key={k}>
@@ -217,6 +223,11 @@ function App() {
               </div>
             ))}
           </dl>
+          <div class="filters">
+            <Choice name="scheme" label="Colors" value={scheme.now.value} onChange={scheme.set} options={schemes} />
+            <Choice name="clock" label="Times" value={clock.now.value} onChange={clock.set} options={clocks} />
+          </div>
+          <p class="hint">Colors and times are stored in this browser.</p>
           <p class="hint">
             Everything here can be done with the command <code>holdfast</code> and with the <a href="/docs">API</a>,
             too.

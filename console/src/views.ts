@@ -8,6 +8,7 @@ export type Component = FunctionComponent<any>;
 export interface View {
   path: string;
   name?: string; // in the navigation
+  href?: string; // the page that the navigation opens, if it is not part of the console
   operators?: boolean; // only operators see it in the navigation
   under?: string; // the name that the navigation marks
   load: () => Promise<{ default: Component }>;
@@ -25,7 +26,7 @@ export const views: View[] = [
   { path: "/vulnerabilities", name: "Vulnerabilities", load: () => import("./areas/vulnerabilities/vulnerabilities") },
   { path: "/audit", name: "Audit", load: () => import("./areas/events/audit") },
   { path: "/events", name: "Events", load: () => import("./areas/events/events") },
-  { path: "/account", name: "Account", load: () => import("./areas/people/account") },
+  { path: "/account", name: "Account", href: "/account", load: () => import("./areas/people/account") },
   { path: "/operator", name: "Operator", operators: true, load: () => import("./areas/operator/operator") },
   { path: "/confirmed", load: () => import("./areas/people/confirmed") },
   { path: "/groups/{uid}", under: "Tree", load: () => import("./areas/access/group") },

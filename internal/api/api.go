@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	v1 "github.com/holdfast-dev/holdfast/internal/api/v1"
 	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/events/event"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
@@ -46,6 +47,9 @@ type Config struct {
 
 	// Admit returns an error if the caller makes too many requests; nil admits all.
 	Admit func(context.Context) error
+
+	// Tenant returns the key under which the calls of a caller are limited. nil: the organization of its identity.
+	Tenant func(context.Context, authz.Caller) resource.Tenant
 }
 
 const defaultMaxBody = 4 << 20

@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store/access"
 )
 
 // A chain runs every call of both protocols. It gives the call an ID and a deadline,
@@ -40,6 +41,7 @@ type chain struct {
 	rules        map[string]rule // by full method name, including aliases
 	proxies      Proxies
 	limit        func(context.Context) error // returns an error if the caller makes too many requests; nil: no limit
+	tenant       func(context.Context, authz.Caller) resource.Tenant
 
 	slow      callQuota // number of messages that arrive slowly
 	streaming callQuota // number of streaming calls
@@ -50,9 +52,12 @@ type chain struct {
 }
 
 func newChain(cfg Config, authenticate func(context.Context, origin) (authz.Caller, error)) *chain {
+	if cfg.Tenant == nil {
+		cfg.Tenant = organizationOf
+	}
 	return &chain{
 		domain: cfg.Domain, log: cfg.Log, metrics: newMetrics(cfg.Metrics, cfg.Counters.Denials, cfg.Version),
-		authenticate: authenticate, rules: methodRules(), proxies: cfg.Proxies, limit: cfg.Admit,
+		authenticate: authenticate, rules: methodRules(), proxies: cfg.Proxies, limit: cfg.Admit, tenant: cfg.Tenant,
 		slow:      newCallQuota(maxSlow, maxSlowByAddress, maxSlowAnonymous),
 		streaming: newCallQuota(maxStreaming, maxStreamingByAddress, maxStreamingAnonymous),
 		watching:  newCallQuota(maxWatching, maxWatchingByAddress, maxStreamingAnonymous),
@@ -157,21 +162,22 @@ type admittedStream struct {
 
 func (a admittedStream) Context() context.Context { return a.ctx }
 
+// RecvMsg returns no message that arrived after the caller has lost access.
 func (a admittedStream) RecvMsg(m any) error {
 	if g := gateOf(a.ctx); g != nil {
 		g.open(a.call.maxMessage())
 	}
-	return a.ServerStream.RecvMsg(m)
+	if err := a.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return access.Recheck(a.ctx)
 }
 
-// SendMsg closes the connection if the client does not read earlier messages in
-// time. It authenticates the caller of a watch again for each message, because the
-// token may have expired since the call was admitted.
+// SendMsg sends nothing after the caller has lost access. It closes the connection if
+// the client does not read earlier messages in time.
 func (a admittedStream) SendMsg(m any) error {
-	if a.call.rule.watch {
-		if _, err := a.chain.authenticate(a.ctx, a.call.origin); err != nil {
-			return err
-		}
+	if err := a.recheck(); err != nil {
+		return err
 	}
 	if a.call.origin.gateway {
 		return a.ServerStream.SendMsg(m)
@@ -180,6 +186,17 @@ func (a admittedStream) SendMsg(m any) error {
 	late := time.AfterFunc(answerTime, out.closeConn)
 	defer late.Stop()
 	return a.ServerStream.SendMsg(out)
+}
+
+// recheck returns an error if the caller has lost access. A watch selects its events by
+// the current grants of the caller, so it does not end if the caller loses one of
+// several grants. It may last longer than the token, so the token is checked again.
+func (a admittedStream) recheck() error {
+	if !a.call.rule.watch {
+		return access.Recheck(a.ctx)
+	}
+	_, err := a.chain.authenticate(a.ctx, a.call.origin)
+	return err
 }
 
 // decodeInside returns a copy of d that reads requests and counts answers inside
@@ -289,7 +306,7 @@ func (c *chain) admit(ctx context.Context, k *call) (context.Context, error) {
 		if err != nil {
 			return ctx, err
 		}
-		k.subject, k.tenant = caller.Identity, tenantOf(caller.Identity)
+		k.subject, k.tenant = caller.Identity, string(c.tenant(ctx, caller))
 		if conn := connOf(ctx); conn != nil {
 			conn.Admit()
 		}

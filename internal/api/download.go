@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/v2/vulnapi"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/access"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 )
@@ -40,6 +41,7 @@ func (g *gateway) download(path string, write document) {
 		// An error before the first flush can still be sent as the answer.
 		buffered := bufio.NewWriterSize(out, downloadBuffer)
 		serve := func(_ any, s grpc.ServerStream) error {
+			out.ctx = s.Context()
 			if err := write(s.Context(), r, params, w.Header(), buffered); err != nil {
 				return err
 			}
@@ -57,13 +59,18 @@ func (g *gateway) download(path string, write document) {
 	})
 }
 
-// A startedWriter records whether a part of the body was written.
+// A startedWriter writes the body of a download until the caller loses access. It records whether a part of the body
+// was written.
 type startedWriter struct {
 	http.ResponseWriter
+	ctx     context.Context // context of the admitted call
 	started bool
 }
 
 func (w *startedWriter) Write(b []byte) (int, error) {
+	if err := access.Recheck(w.ctx); err != nil {
+		return 0, err
+	}
 	w.started = true
 	return w.ResponseWriter.Write(b)
 }

@@ -197,6 +197,7 @@ func TestMostSpecificPathWins(t *testing.T) {
 		"POST /access/v1/simulate":                                          "Simulate",
 		"GET /access/v1/search":                                             "Search",
 		"GET /access/v1/children":                                           "CountChildren",
+		"GET /access/v1/people":                                             "ListPeople",
 		"GET /operator/v1/installation":                                     "GetInstallation",
 		"GET /access/v1/capabilities":                                       "ListCapabilities",
 		"GET /access/v1/version":                                            "GetVersion",

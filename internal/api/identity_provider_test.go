@@ -9,6 +9,7 @@ import (
 
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -133,7 +134,7 @@ func TestClientSecret(t *testing.T) {
 			answers += got.text
 		}
 		answers += w.do(t, "GET /iam/v2beta1/identityProviders", "").text + w.log.String()
-		for _, e := range check(s.Events(t.Context(), 0, 1000))(t) {
+		for _, e := range check(outbox.Read(t.Context(), s.DB, 0, 1000))(t) {
 			answers += string(e.Before) + string(e.After) + fmt.Sprintf("%+v", e)
 		}
 		if strings.Contains(answers, "hush") || strings.Contains(answers, "lientSecret\"") {

@@ -6,6 +6,7 @@ import (
 
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 )
 
 // bindingsKey is the JSON key of service bindings, which clients depend on.
@@ -170,7 +171,7 @@ func TestInviteOverJSON(t *testing.T) {
 		}
 	}
 	kept := w.log.String()
-	for _, e := range check(w.store.Events(t.Context(), 0, 1000))(t) {
+	for _, e := range check(outbox.Read(t.Context(), w.store.DB, 0, 1000))(t) {
 		kept += string(e.After)
 	}
 	if strings.Contains(kept, code) {

@@ -1,17 +1,18 @@
 package api
 
 import (
-	"strings"
+	"context"
 	"sync"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
 // Limits of the memory that callers may use at the same time. A tenant is the
-// organization of the caller's identity, or a person without an organization.
-// Addresses are limited as well, because one organization can have many people.
+// organization that pays for the organization of a workload, or of the account or identity
+// provider of a person. A person without these is a tenant. Addresses are limited as well.
 // Anonymous callers, who have shown no valid token, are limited by address only.
 const (
 	// maxAnonymousMessage is the maximum size of a message without a token, in bytes.
@@ -144,8 +145,8 @@ func busy(units string) error {
 	return f
 }
 
-// tenantOf returns the tenant that an identity belongs to.
-func tenantOf(identity resource.UID) string {
-	root, _, _ := strings.Cut(string(identity), "/")
-	return root
+// organizationOf returns the organization of a caller's identity as its tenant.
+// Config.Tenant defaults to it.
+func organizationOf(_ context.Context, caller authz.Caller) resource.Tenant {
+	return resource.Tenant(caller.Identity.Root())
 }

@@ -21,6 +21,7 @@ import (
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -259,7 +260,7 @@ func asHTTP(t *testing.T, m protoreflect.MethodDescriptor, in proto.Message) (re
 func (w *world) everything(t *testing.T) map[string]any {
 	t.Helper()
 	all := map[string]any{
-		"events":   len(check(w.store.Events(t.Context(), 0, 10_000))(t)),
+		"events":   len(check(outbox.Read(t.Context(), w.store.DB, 0, 10_000))(t)),
 		"revision": check(w.store.Revision(t.Context()))(t),
 		// No list contains the company, because the owner's identity is in no group.
 		"company": check(w.store.Identity(t.Context(), w.owner.UID))(t).Company,

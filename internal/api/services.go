@@ -45,7 +45,7 @@ type rule struct {
 
 	watch     bool // whether the method sends events for as long as the call lasts
 	versioned bool // whether the method can require a version of the resource that it changes; see expect
-	sensitive bool // whether a person must have signed in recently; see prepare
+	sensitive bool // whether all requests require a recent sign-in; see prepare
 }
 
 // methodRules returns the rules of methods by all their full names. A method without
@@ -64,7 +64,7 @@ func methodRules() map[string]rule {
 
 				watch: isWatch(m), versioned: isVersioned(m),
 			}
-			r.sensitive = !r.read && isSensitive(access)
+			r.sensitive = !r.read && isSensitive(r.name, access)
 			for _, pkg := range in.Names() {
 				rules["/"+pkg+"."+string(s.Name())+"/"+string(m.Name())] = r
 			}

@@ -23,31 +23,64 @@ type Manifest struct {
 	About        []string // digests of the images that the attestations of an index describe
 }
 
-// ClaimsImage reports whether a manifest has the media type of an image manifest and its configuration has a type of
-// image configurations. Unlike IsImage, it ignores the subject.
-func (m Manifest) ClaimsImage() bool {
-	return slices.Contains(ImageManifests, m.MediaType) && slices.Contains(ImageConfigs, m.ArtifactType)
-}
-
-// Runs reports whether a client may run the content of a manifest. It depends only on the media type of the
-// configuration, because some clients guess the other types. They also treat a configuration without a media type as
-// the configuration of an image.
+// Runs reports whether a client may run the content of a manifest. Clients guess missing and unusual media types, so
+// everything runs except an artifact of a known type, a manifest without layers, and an index. An index that contains
+// the bytes of a manifest runs, too, because clients do not request that manifest.
 func (m Manifest) Runs() bool {
-	var doc struct {
-		Config    *struct{ MediaType string }
-		Manifests []json.RawMessage
-	}
-	if json.Unmarshal(m.Body, &doc) != nil {
+	var doc content
+	if json.Unmarshal(m.Body, &doc) != nil || doc.FSLayers != nil {
 		return true
 	}
-	return doc.Manifests == nil && doc.Config != nil && slices.ContainsFunc(runnable, func(t string) bool {
-		return strings.EqualFold(t, strings.TrimSpace(doc.Config.MediaType))
-	})
+	if doc.Config == nil && doc.Layers == nil {
+		return slices.ContainsFunc(doc.Manifests, func(d descriptor) bool { return len(d.Data) > 0 })
+	}
+	return m.MediaType != ImageManifests[0] || !doc.isArtifact()
 }
 
-// runnable are the media types that clients treat as image configurations.
-var runnable = append([]string{"", "application/octet-stream", "application/json", "text/html",
-	"application/vnd.docker.plugin.v1+json"}, ImageConfigs...)
+// content has the fields of a manifest that decide whether clients run it.
+type content struct {
+	Config    *descriptor
+	Layers    []descriptor
+	FSLayers  []json.RawMessage // layers in Docker's first format, which has no configuration
+	Manifests []descriptor
+}
+
+type descriptor struct {
+	MediaType string
+	Data      []byte
+}
+
+// isArtifact reports whether the configuration of an OCI manifest has the type of a known artifact, and no client
+// unpacks or runs one of its layers. The layers matter because containerd does not look at the type of the
+// configuration when it runs an image, and unpacks layers if one of them is the configuration of an image.
+// The content of the configuration does not count here; see images.Reader.DescribesImage.
+func (c content) isArtifact() bool {
+	return c.Config != nil && slices.Contains(artifactConfigs, c.Config.MediaType) &&
+		!slices.ContainsFunc(c.Layers, func(d descriptor) bool {
+			mediaType := strings.ToLower(strings.TrimSpace(d.MediaType))
+			return strings.Contains(mediaType, "wasm") || slices.ContainsFunc(runnableLayers, func(prefix string) bool {
+				return strings.HasPrefix(mediaType, prefix)
+			})
+		})
+}
+
+var (
+	// artifactConfigs are the media types of the configurations of artifacts that no client runs.
+	artifactConfigs = []string{
+		"application/vnd.oci.empty.v1+json",               // SBOMs, bundles and other artifacts with an artifactType
+		"application/vnd.unknown.config.v1+json",          // the same, by old versions of oras
+		"application/vnd.cncf.helm.config.v1+json",        // Helm charts
+		"application/vnd.cncf.notary.signature",           // signatures of notation
+		"application/vnd.dev.cosign.artifact.sig.v1+json", // signatures of cosign with a subject
+		"application/vnd.dev.cosign.artifact.sbom.v1+json",
+		"application/vnd.cncf.flux.config.v1+json",            // sources of Flux
+		"application/vnd.cncf.openpolicyagent.config.v1+json", // bundles of Open Policy Agent
+	}
+
+	// runnableLayers begin the media types of layers that clients unpack or run, of image configurations among layers,
+	// and of the images of Singularity. WebAssembly has several more types.
+	runnableLayers = []string{"application/vnd.oci.image.", "application/vnd.docker.", "application/vnd.sylabs.sif."}
+)
 
 // IsImage reports whether a manifest has the media types of an image and no subject. The result is also true for
 // attestations that have these media types.
@@ -129,7 +162,7 @@ const (
 	ImageWaiting       ImageState = iota // the inspection of the image is queued
 	ImageIndexed                         // the inspection has found the packages of the image
 	ImageNotUnderstood                   // the image could not be inspected; StoredImage.Reason has the reason
-	ImageNone                            // the manifest turned out not to be an image, because it has no layers of files
+	ImageNone                            // the manifest turned out not to be an image: all its layers are documents
 )
 
 // A StoredImage is an image in a repo, with the state of its inspection.

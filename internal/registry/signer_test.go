@@ -39,23 +39,3 @@ func TestSignerIs(t *testing.T) {
 		}
 	}
 }
-
-// TestRuns checks that only the media type of the configuration decides whether clients may run a manifest.
-func TestRuns(t *testing.T) {
-	for body, want := range map[string]bool{
-		`{"config":{"mediaType":"application/vnd.oci.image.config.v1+json"},"artifactType":"x"}`: true,
-		`{"config":{"mediaType":" Application/Vnd.Docker.Container.Image.v1+json"}}`:             true,
-		`{"config":{}}`: true,
-		`{"config":{"mediaType":"application/octet-stream"}}`:                 true,
-		`{"config":{"mediaType":"application/vnd.oci.empty.v1+json"}}`:        false,
-		`{"config":{"mediaType":"application/vnd.cncf.helm.config.v1+json"}}`: false,
-		`{"manifests":[]}`: false,
-		`{"manifests":null,"config":{"mediaType":"application/vnd.oci.image.config.v1+json"}}`: true,
-		`{}`: false,
-		``:   true, // a body that cannot be parsed counts as runnable
-	} {
-		if got := (registry.Manifest{Body: []byte(body)}).Runs(); got != want {
-			t.Errorf("%s: %t", body, got)
-		}
-	}
-}

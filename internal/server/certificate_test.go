@@ -48,7 +48,7 @@ func TestPlaintextToTLS(t *testing.T) {
 
 // TestCertificateMetric: a metric has the expiry time of the current certificate.
 func TestCertificateMetric(t *testing.T) {
-	addr, roots := serveTLS(t, Config{})
+	addr, roots := serveTLS(t, Config{MetricsPublic: true})
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	defer client.CloseIdleConnections()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+addr+"/metrics", nil)

@@ -27,8 +27,11 @@ var commands = map[string]command{
 	"gc":          collectGarbage,
 	"blobs/check": checkBlob,
 
+	"organizations/create":   createOrganization,
+	"organizations/payer":    setPayer,
 	"organizations/verify":   verifyOrganization(true),
 	"organizations/unverify": verifyOrganization(false),
+	"organizations/release":  releaseName,
 
 	"providers/trust":   trustProvider(true),
 	"providers/untrust": trustProvider(false),
@@ -131,6 +134,20 @@ func verifyOrganization(verified bool) command {
 		fmt.Fprintln(out, g.UID)
 		return nil
 	}
+}
+
+// releaseName is a command that ends the reservation of an organization's previous name,
+// so that any organization can use it.
+func releaseName(ctx context.Context, s *Server, args []string, out io.Writer) error {
+	if len(args) != 1 {
+		return fault.Field("name", "give one name")
+	}
+	if err := iamdb.New(s.store).ReleaseName(ctx, args[0]); err != nil {
+		return err
+	}
+	s.log.InfoContext(ctx, "released the name of an organization", "name", args[0])
+	fmt.Fprintln(out, args[0])
+	return nil
 }
 
 // trustProvider returns a command that records whether the whole installation trusts

@@ -19,6 +19,7 @@ func (s *Server) openEvents(tokens *page.Tokens) (*event.Service, error) {
 	s.events = event.NewDispatcher(s.store, s.issuer, event.Config{
 		Source: s.cfg.BaseURL, Names: wire.EventNames(s.cfg.InteropEvents()), Render: bodies.Body,
 		Reach: outbound, Retention: s.cfg.KeepEvents, Metrics: s.counts, Log: s.log, Now: s.cfg.Now,
+		Failing: s.mailFailing,
 	})
 	return event.NewService(s.store, s.checker, tokens, event.ServiceConfig{
 		Reach: outbound, Now: s.cfg.Now, Test: s.events.Test,

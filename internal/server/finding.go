@@ -17,12 +17,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/match"
 	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
+	"github.com/holdfast-dev/holdfast/internal/vuln/trend"
 )
 
 // newGate returns the gate that refuses pulls of images with findings and of unsigned
-// images. It finds signatures with the reader of the registry.
-func (s *Server) newGate(signatures *images.Reader) protocol.Gate {
-	return policy.NewGate(findingdb.New(s.store), imagedb.New(s.store), advisorydb.New(s.store), signatures, s.counts)
+// images. It reads images with the reader of the registry.
+func (s *Server) newGate(contents *images.Reader) protocol.Gate {
+	return policy.NewGate(findingdb.New(s.store), imagedb.New(s.store), advisorydb.New(s.store), contents, s.counts)
 }
 
 // openFindings builds the indexer, which inspects images, and the matcher, which
@@ -34,10 +35,12 @@ func (s *Server) openFindings(images *metadata.Service, tokens *page.Tokens) (to
 		Workers: s.cfg.InspectWorkers, Metrics: s.counts, Log: s.log,
 	})
 	s.matcher = match.New(packages, s.advisories, s.log)
-	limiter := finding.NewLimiter()
+	limiter := finding.NewLimiter(s.store)
 	to.Findings = query.NewService(packages, manifests, s.advisories, images, s.checker, tokens, limiter)
 	to.Policy = policy.NewService(packages, manifests, s.advisories, images, s.checker, tokens, limiter)
 	to.Inventory = inventory.NewService(packages, manifests, s.checker, tokens)
 	to.Blast = blast.NewService(to.Findings, packages, manifests, images, s.iam, s.checker, tokens, s.cfg.KeepPulls)
+	s.trends = trend.NewService(packages, to.Findings, s.checker, s.log)
+	to.Trends = s.trends
 	return to
 }

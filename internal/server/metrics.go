@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -48,7 +49,9 @@ type states struct {
 	overdue time.Duration
 	images  int64 // images that wait for inspection
 	rotten  int64 // blobs that are missing or damaged
-	known   bool
+
+	oldestImage time.Time // time at which the oldest image that waits for its first inspection was pushed
+	known       bool
 
 	mail mailStates
 }
@@ -88,6 +91,8 @@ var (
 		"Time since the most overdue advisory feed was due.")
 	inspectionsWaiting = newState(prometheus.GaugeValue, "holdfast_inspections_waiting",
 		"Images that wait for inspection, at most 10,000.")
+	inspectionOldest = newState(prometheus.GaugeValue, "holdfast_inspection_oldest_seconds",
+		"Time since the push of the oldest image that waits for its first inspection.")
 	blobsRotten = newState(prometheus.GaugeValue, "holdfast_blobs_rotten",
 		"Blobs that are missing or damaged in the storage and are not served. The same on all replicas.")
 	keyCreated = newState(prometheus.GaugeValue, "holdfast_signing_key_created_timestamp_seconds",
@@ -99,7 +104,8 @@ var (
 
 	allStates = []state{
 		poolInUse, poolLimit, poolWaits, poolWaited, replicaLag, replicaHeard, deliveriesWaiting, deliveryOldest,
-		mailsWaiting, mailOldest, feedOverdue, inspectionsWaiting, blobsRotten, keyCreated, keyRotation, certExpiry,
+		mailsWaiting, mailOldest, feedOverdue, inspectionsWaiting, inspectionOldest, blobsRotten, keyCreated, keyRotation,
+		certExpiry,
 	}
 )
 
@@ -140,6 +146,7 @@ func (v *states) Collect(to chan<- prometheus.Metric) {
 	if overdue, images, ok := v.queues(); ok {
 		send(feedOverdue, overdue.Seconds())
 		send(inspectionsWaiting, float64(images))
+		send(inspectionOldest, v.inspectionAge().Seconds())
 		send(blobsRotten, float64(v.rottenBlobs()))
 	}
 	send(keyCreated, float64(v.server.issuer.SigningSince().Unix()))
@@ -159,12 +166,23 @@ func (v *states) queues() (overdue time.Duration, images int64, known bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askForMetrics)
 	defer cancel()
-	var feeds, queue, blobs error
+	var feeds, queue, first, blobs error
 	v.overdue, feeds = v.server.advisory.OverdueBy(ctx)
 	v.images, queue = v.server.indexer.Waiting(ctx)
+	v.oldestImage, first = v.server.indexer.Oldest(ctx)
 	v.rotten, blobs = registrydb.New(v.server.store).RottenBlobs(ctx)
-	v.asked, v.known = time.Now(), feeds == nil && queue == nil && blobs == nil
+	v.asked, v.known = time.Now(), errors.Join(feeds, queue, first, blobs) == nil
 	return v.overdue, v.images, v.known
+}
+
+// inspectionAge returns the time since the push of the oldest image that waits for its first inspection.
+func (v *states) inspectionAge() time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.oldestImage.IsZero() {
+		return 0
+	}
+	return max(0, v.server.cfg.Now().Sub(v.oldestImage))
 }
 
 // rottenBlobs returns the number of damaged blobs that queues has read.

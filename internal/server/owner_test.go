@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -143,7 +144,7 @@ func TestOwnersRecoverWithoutAnAccount(t *testing.T) {
 func events(t *testing.T, cfg server.Config) []resource.Event {
 	t.Helper()
 	db := storetest.Open(t, filepath.Join(cfg.DataDir, "holdfast.db"))
-	all, err := db.Events(t.Context(), 0, 10_000)
+	all, err := outbox.Read(t.Context(), db.DB, 0, 10_000)
 	if err != nil {
 		t.Fatal(err)
 	}

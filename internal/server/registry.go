@@ -78,8 +78,9 @@ func (s *Server) openRegistry(ctx context.Context) error {
 		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + registryToken,
 		Assume: s.assumeForRegistry, Admit: s.budgets.Admit, CountPull: s.budgets.Pull, NewGate: s.newGate,
 		KeepTrash: s.cfg.KeepTrash, KeepPulls: s.cfg.KeepPulls, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
-		Upstreams: upstream.New(upstream.Config{Outbound: out, Now: s.cfg.Now}), Outbound: out, Key: s.key,
-		Dir:         s.cfg.DataDir,
+		Upstreams: upstream.New(upstream.Config{Outbound: out, Now: s.cfg.Now, MinRate: int64(s.cfg.UpstreamRate)}),
+		Outbound:  out, Key: s.key,
+		Dir: s.cfg.DataDir, IdentityNames: s.iam.IdentityNames,
 		TrustedRoot: trusted, Metrics: s.counts, Refusals: s.refusals, Log: s.log, Now: s.cfg.Now,
 	})
 	s.registryRequests = prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -43,16 +43,16 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("GET /docs", s.docs)
 	mux.Handle("/console/", console.Handler())
 	mux.Handle("GET /console", http.RedirectHandler("/console/", http.StatusMovedPermanently))
-	if s.metricsListener == nil {
-		mux.Handle("GET /metrics", s.metricsHandler())
-	}
 	if s.dev != nil {
 		mux.Handle(devIssuer+"/", s.requireOwnHost(s.dev))
 	}
-	for _, path := range []string{"/healthz", "/readyz", "/docs", "/console", "/metrics"} {
-		if path != "/metrics" || s.metricsListener == nil {
-			mux.HandleFunc(path, s.refuseMethod)
-		}
+	readOnly := []string{"/healthz", "/readyz", "/docs", "/console"}
+	if s.cfg.MetricsPublic || s.cfg.Dev { // dev mode gives an owner's token to everybody who can connect
+		mux.Handle("GET /metrics", s.metricsHandler())
+		readOnly = append(readOnly, "/metrics")
+	}
+	for _, path := range readOnly {
+		mux.HandleFunc(path, s.refuseMethod)
 	}
 	mux.Handle("/", s.withPages(gateway))
 	s.mixed = s.api.GRPC(listen.MaxStreams) // a server of its own, because stopping it aborts requests over HTTP

@@ -58,6 +58,7 @@ var commandFlags = []struct {
 	{"gc", "dry-run", false}, {"restore", "verify", false}, {"restore", "at", true},
 	{"backup", "keep", true}, {"doctor", "json", false}, {"scrub", "rate", true},
 	{"owners", "organization", true}, {"owners", "email", true}, {"keys", installation.LostKeyFlag, false},
+	{"organizations", "email", true}, {"organizations", "payer", true},
 }
 
 // SplitCommand separates the arguments of a command from the flags that are settings.

@@ -45,11 +45,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/schema"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/indexer"
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 	"github.com/holdfast-dev/holdfast/internal/vuln/match"
+	"github.com/holdfast-dev/holdfast/internal/vuln/trend"
 )
 
 // A Config has the settings of a Server.
@@ -78,6 +80,7 @@ type Server struct {
 	advisories       *advisorydb.Store
 	indexer          *indexer.Indexer
 	matcher          *match.Matcher
+	trends           *trend.Service
 	budgets          *budget.Service
 	refusals         *denials.Recorder
 	operator         *status.Service
@@ -94,7 +97,7 @@ type Server struct {
 
 	listener        net.Listener
 	certificate     *listen.Certificate // nil without TLS
-	metricsListener net.Listener        // nil if the main port serves the metrics
+	metricsListener net.Listener        // nil if the metrics have no port of their own
 	endTraces       func()              // stops tracing; nil before tracing starts
 	draining        atomic.Bool
 	forms           *listen.AddrCounter // forms that are being read, by address
@@ -108,12 +111,29 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger(), forms: listen.NewAddrCounter(maxForms)}
-	for _, step := range []func(context.Context) error{s.beginTraces, s.bind, s.open, s.assemble, s.prepare} {
+	for _, step := range []func(context.Context) error{
+		s.checkKernel, s.beginTraces, s.bind, s.open, s.assemble, s.prepare,
+	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
 	return s, nil
+}
+
+// checkKernel warns if the kernel does not have Landlock, or returns an error if the
+// settings require it. Landlock matters only to the process that reads images.
+func (s *Server) checkKernel(context.Context) error {
+	if s.cfg.InspectWorkers < 0 || inspect.Landlock() {
+		return nil
+	}
+	if s.cfg.NeedLandlock {
+		return errors.New("this kernel does not have Landlock, or a container does not allow it, and require_landlock " +
+			"is set: use a kernel with Landlock, or set inspect_workers to -1, so that no image is read")
+	}
+	s.log.Warn("this kernel does not have Landlock, or a container does not allow it: a bug in a parser of packages " +
+		"would let a hostile image read the files of the server; see docs/findings.md, and require_landlock")
+	return nil
 }
 
 // beginTraces starts to send traces if the environment names a collector.
@@ -158,7 +178,8 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.store, err = store.Open(ctx, s.cfg.Database); err != nil {
 		return err
 	}
-	s.store.Now, s.store.Log = s.cfg.Now, s.log
+	s.store.Now, s.store.Log, s.store.BeforeWrite = s.cfg.Now, s.log, s.cfg.BeforeWrite
+	s.store.KeepNames = s.cfg.KeepNames
 	if err := installation.CheckKeyFile(ctx, s.cfg, s.store); err != nil {
 		return err
 	}
@@ -190,6 +211,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	tokens := page.NewTokens(s.key.Derive("page tokens"), s.cfg.Now)
+	tokens.WithOlder = func() bool { return s.store.OldestReplica() <= schema.First } // version 0.1
 	s.iam = iam.New(s.store, s.checker, tokens, iam.Config{
 		CreateOrganizations: s.cfg.CreateOrganizations, Key: s.key, Mail: s.mail, Now: s.cfg.Now,
 		KeepHistory: s.cfg.KeepAccessHistory,
@@ -229,13 +251,13 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		IAM: s.iam, Simulation: simulations, Budgets: s.budgets, Registry: images, STS: s.sts,
 		Advisory: s.advisory, Login: s.login, Accounts: s.accounts, Events: events,
 		Findings: findings.Findings, Policy: findings.Policy,
-		Blast: findings.Blast, Inventory: findings.Inventory, Search: searches,
+		Blast: findings.Blast, Inventory: findings.Inventory, Trends: findings.Trends, Search: searches,
 		Operator: s.operator,
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics, Counters: s.counts,
 		MaxBody: int64(s.cfg.MaxBody), Version: buildinfo.Version(), Dir: s.cfg.DataDir,
 		Events: wire.EventNames(s.cfg.InteropEvents()), Proxies: api.Proxies(s.cfg.TrustedProxies),
-		Admit: s.budgets.Admit,
+		Admit: s.budgets.Admit, Tenant: s.checker.TenantOf,
 	})
 	s.docs = reference.Handler(openapi.Document)
 	return nil
@@ -308,6 +330,7 @@ func (s *Server) runBehind(ctx, serving context.Context, group *errgroup.Group) 
 	group.Go(func() error { return s.iam.Run(ctx, s.log) })
 	group.Go(func() error { return s.sendMail(ctx) })
 	group.Go(func() error { return s.matcher.Run(ctx) })
+	group.Go(func() error { return s.trends.Run(ctx) })
 	if s.cfg.InspectWorkers > 0 && inspect.Ready() {
 		group.Go(func() error { return s.indexer.Run(ctx) })
 	}

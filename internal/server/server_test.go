@@ -154,7 +154,7 @@ func TestRoutes(t *testing.T) {
 	}{
 		"alive":          {"/healthz", 200, `"ok"`},
 		"ready":          {"/readyz", 200, `"ready"`},
-		"metrics":        {"/metrics", 200, "go_goroutines"},
+		"no metrics":     {"/metrics", 404, `"code":5`},
 		"discovery":      {"/.well-known/openid-configuration", 200, r.url},
 		"keys":           {"/.well-known/jwks.json", 200, `"ES256"`},
 		"the API":        {"/iam/v2beta1/groups", 401, `"code":16`},

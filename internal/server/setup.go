@@ -222,11 +222,15 @@ func (u *setup) create(
 			return g, owner, "", err
 		}
 	}
+	iam, name := iamdb.New(u.s.store), resource.Identifier(o.Name)
+	if err := iam.ReleaseName(ctx, name); err != nil && !errors.Is(err, fault.NotFound) {
+		return g, owner, "", err
+	}
 	g, a, once, err := u.s.accounts.CreateOrganization(ctx, o.Name, resource.OrgUnspecified, a)
 	if err != nil {
 		return g, owner, "", err
 	}
-	owner, err = iamdb.New(u.s.store).Identity(ctx, a.Identity)
+	owner, err = iam.Identity(ctx, a.Identity)
 	return g, owner, once.URL, err
 }
 

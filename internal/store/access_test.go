@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // subset returns a random subset of uids.
@@ -26,21 +28,22 @@ func holders(t *testing.T, s *storetest.Store) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	groups := []resource.UID{addGroup(t, s, "", "org").UID}
+	groups := []resource.UID{iamtest.AddGroup(t, s.IAMStore, "", "org").UID}
 	for i := range 3 {
-		groups = append(groups, addGroup(t, s, groups[i], "g").UID)
+		groups = append(groups, iamtest.AddGroup(t, s.IAMStore, groups[i], "g").UID)
 	}
-	who := []resource.UID{alice, bob, addIdentity(t, s, groups[0], "i").UID, addIdentity(t, s, groups[2], "j").UID}
+	who := []resource.UID{iamtest.Alice, iamtest.Bob, iamtest.AddIdentity(t, s.IAMStore, groups[0], "i").UID,
+		iamtest.AddIdentity(t, s.IAMStore, groups[2], "j").UID}
 	var roles []resource.UID
 	var all []row
 	for i := range 3 {
-		roles = append(roles, addRole(t, s, groups[0], fmt.Sprint(i)).UID)
+		roles = append(roles, iamtest.AddRole(t, s.IAMStore, groups[0], fmt.Sprint(i)).UID)
 		for _, g := range groups {
 			for _, identity := range subset(r, who) {
-				b := newBinding(g, identity, roles[i])
+				b := iamtest.NewBinding(g, identity, roles[i])
 				b.CreateTime = time.UnixMilli(int64(r.IntN(6))).UTC()
 				_, err := s.InsertBindings(t.Context(), []resource.RoleBinding{b})
-				must(t, err)
+				testkit.Must(t, err)
 				all = append(all, row{uid: b.UID, created: b.CreateTime.UnixMilli(), identity: identity, role: b.Role})
 			}
 		}
@@ -71,7 +74,7 @@ func checkHeldBy(t *testing.T, s *storetest.Store, all []row, identity resource.
 	t.Helper()
 	var got, want []resource.UID
 	held, err := s.HeldBy(t.Context(), identity, groups)
-	must(t, err)
+	testkit.Must(t, err)
 	for _, b := range held {
 		got = append(got, b.UID)
 	}
@@ -95,7 +98,7 @@ func walkHolders(t *testing.T, s *storetest.Store, all []row, h iamdb.HolderQuer
 	for {
 		want, more := held.brute(store.Reach{Under: h.Groups}, resource.Filter{}, p)
 		got, err := s.Holders(t.Context(), h, p)
-		must(t, err)
+		testkit.Must(t, err)
 		var uids []resource.UID
 		for _, b := range got.Items {
 			uids = append(uids, b.UID)
@@ -112,4 +115,8 @@ func walkHolders(t *testing.T, s *storetest.Store, all []row, h iamdb.HolderQuer
 		}
 		p.After, p.Skip = got.Last, 0
 	}
+}
+
+func TestHolders(t *testing.T) {
+	storetest.Each(t, holders)
 }

@@ -24,6 +24,7 @@ const BytesCounter = "stored_bytes"
 var Counters = map[resource.Metric]string{
 	resource.StoredBytes: BytesCounter, resource.BudgetRepos: "repos", resource.BudgetIdentities: "identities",
 	resource.BudgetAdvisories: "advisories", resource.Webhooks: "subscriptions",
+	resource.BudgetGroups: "groups", resource.BudgetBindings: "role_bindings",
 }
 
 // limited is the inverse of Counters: the metric for each counter.
@@ -45,19 +46,36 @@ type BudgetHooks struct {
 	Refused func(resource.Metric)
 }
 
-// Budgets is the set of all budgets at one time. It is never changed.
+// Budgets is the set of all budgets at one time, and of the organizations that pay for others. It is never changed.
+// Groups are identified by their number: see Segment.
 type Budgets struct {
 	version int64
-	groups  map[int64]resource.Budget // by the number of the group: see Segment
+	groups  map[int64]resource.Budget
+	limited map[resource.Metric]bool
+	payers  map[int64]resource.UID // payer of each organization that does not pay for itself
+	paid    map[int64][]int64      // organizations that an organization pays for, without itself
+}
+
+// payer returns the organization that pays for the organization of uid.
+func (b *Budgets) payer(uid resource.UID) resource.UID {
+	root := uid.Root()
+	if payer, ok := b.payers[Segment(root)]; ok {
+		return payer
+	}
+	return root
 }
 
 // Above returns the budgets that limit a metric for the resource uid: the budgets of the groups above it and, if it is
-// a group, its own. The budget of the organization comes first.
+// a group, its own. The budget of the organization comes first, or the budget of the organization that pays for it.
 func (b *Budgets) Above(uid resource.UID, m resource.Metric) (budgets []resource.Budget) {
 	if len(b.groups) == 0 {
 		return nil
 	}
-	for _, g := range append(uid.Ancestors(), uid) {
+	groups := append(uid.Ancestors(), uid)
+	if payer := b.payer(uid); payer != uid.Root() {
+		groups = slices.Insert(groups, 0, payer)
+	}
+	for _, g := range groups {
 		budget, ok := b.groups[Segment(g)]
 		if _, limits := budget.Limits[m]; ok && limits && budget.UID == g {
 			budgets = append(budgets, budget)
@@ -65,6 +83,9 @@ func (b *Budgets) Above(uid resource.UID, m resource.Metric) (budgets []resource
 	}
 	return budgets
 }
+
+// Limit reports whether any budget limits a metric.
+func (b *Budgets) Limit(m resource.Metric) bool { return b.limited[m] }
 
 // All returns all budgets, sorted by uid.
 func (b *Budgets) All() []resource.Budget {
@@ -135,9 +156,10 @@ func (s *DB) Budgets(ctx context.Context) (*Budgets, error) {
 		return nil, fmt.Errorf("read the version of budgets: %w", err)
 	}
 	if last == nil || last.version != version {
-		var err error // one statement reads both, so that the version belongs to the budgets
-		if b, err = readBudgets(ctx, s.Rows, `SELECT r.rev, coalesce(b.detail, '') FROM revision AS r
-			LEFT JOIN budgets AS b ON b.uid <> '' WHERE r.id = $1`, RevisionBudgets); err != nil {
+		var err error // one statement reads everything, so that the version belongs to the budgets
+		if b, err = readBudgets(ctx, s.Rows, `SELECT rev, '', 0, '' FROM revision WHERE id = $1
+			UNION ALL SELECT 0, detail, 0, '' FROM budgets
+			UNION ALL SELECT 0, '', seg, payer_uid FROM payers WHERE seg <> payer`, RevisionBudgets); err != nil {
 			return nil, fmt.Errorf("read budgets: %w", err)
 		}
 	}
@@ -145,17 +167,47 @@ func (s *DB) Budgets(ctx context.Context) (*Budgets, error) {
 	return b, nil
 }
 
-// readBudgets runs a query whose columns are a version and a budget as JSON. The budget is "" in a row without one.
+// Tenant returns the key under which the work for the organization of uid is limited: the organization that pays for
+// it. So nobody gets a greater share of the server by creating organizations. If uid is a person, the key is uid.
+//
+// If the payers cannot be read, the key is the organization itself, because a limit protects the server and gives
+// nobody access.
+func (s *DB) Tenant(ctx context.Context, uid resource.UID) resource.Tenant {
+	b, err := s.Budgets(ctx)
+	if err != nil {
+		return resource.Tenant(uid.Root())
+	}
+	return resource.Tenant(b.payer(uid))
+}
+
+// readBudgets runs a query that selects versions, budgets as JSON, and the numbers of organizations with their payers.
+// Each row has one of these. The other columns are 0 or "".
 func readBudgets(ctx context.Context, read Reader, text string, args ...any) (*Budgets, error) {
-	b := &Budgets{groups: map[int64]resource.Budget{}}
+	b := &Budgets{
+		groups: map[int64]resource.Budget{}, limited: map[resource.Metric]bool{},
+		payers: map[int64]resource.UID{}, paid: map[int64][]int64{},
+	}
 	return b, read(ctx, text, args, func(row Scanner) (bool, error) {
+		var version, org int64
 		var detail string
-		if err := row.Scan(&b.version, &detail); err != nil || detail == "" {
+		var payer resource.UID
+		if err := row.Scan(&version, &detail, &org, &payer); err != nil {
 			return false, err
+		}
+		b.version += version
+		if payer != "" {
+			b.payers[org] = payer
+			b.paid[Segment(payer)] = append(b.paid[Segment(payer)], org)
+		}
+		if detail == "" {
+			return false, nil
 		}
 		var budget resource.Budget
 		err := json.Unmarshal([]byte(detail), &budget)
 		b.groups[Segment(budget.UID)] = budget
+		for m := range budget.Limits {
+			b.limited[m] = true
+		}
 		return false, err
 	})
 }
@@ -182,6 +234,11 @@ func (t *Tx) keepBudgets(ctx context.Context) error {
 	if err != nil || len(budgets.groups) == 0 {
 		return err
 	}
+	for key, n := range maps.Clone(added) {
+		if payer, ok := budgets.payers[key.group]; ok {
+			added[counterKey{key.kind, Segment(payer)}] += n
+		}
+	}
 	for _, key := range slices.SortedFunc(maps.Keys(added), compareKeys) {
 		m := limited[key.kind]
 		b, ok := budgets.groups[key.group]
@@ -189,7 +246,7 @@ func (t *Tx) keepBudgets(ctx context.Context) error {
 		if !ok || !limits {
 			continue
 		}
-		if err := t.keepBudget(ctx, key, added[key], b, limit); err != nil {
+		if err := t.keepBudget(ctx, key, added[key], b, limit, budgets.paid[key.group]); err != nil {
 			return err
 		}
 	}
@@ -212,8 +269,11 @@ func (t *Tx) budgetsOf(ctx context.Context, added map[counterKey]int64) (*Budget
 		groups = append(groups, key.group)
 	}
 	slices.Sort(groups)
-	text := `SELECT 0, b.detail FROM ` + t.DB.Engine.Unnest(&q, slices.Compact(groups)) + ` AS s
-		JOIN budgets AS b ON b.seg = s.v`
+	text := `WITH added AS (SELECT s.v FROM ` + t.DB.Engine.Unnest(&q, slices.Compact(groups)) + ` AS s),
+		checked AS (SELECT v FROM added UNION SELECT p.payer FROM added AS s JOIN payers AS p ON p.seg = s.v)
+		SELECT 0, b.detail, 0, '' FROM checked AS c JOIN budgets AS b ON b.seg = c.v
+		UNION ALL SELECT 0, '', p.seg, p.payer_uid FROM checked AS c JOIN payers AS p ON p.payer = c.v
+			WHERE p.seg <> p.payer`
 	return readBudgets(ctx, t.Rows, text, q.Args...)
 }
 
@@ -228,9 +288,12 @@ const (
 	reserve        = 8
 )
 
-// keepBudget returns an error if adding n to a counter exceeds the limit of the budget b.
-func (t *Tx) keepBudget(ctx context.Context, key counterKey, n int64, b resource.Budget, limit int64) error {
-	used, err := t.counted(ctx, key)
+// keepBudget returns an error if adding n to a counter exceeds the limit of the budget b. paid are the organizations
+// that the group of the budget pays for.
+func (t *Tx) keepBudget(
+	ctx context.Context, key counterKey, n int64, b resource.Budget, limit int64, paid []int64,
+) error {
+	used, err := t.counted(ctx, key, paid)
 	if err != nil {
 		return err
 	}
@@ -240,7 +303,7 @@ func (t *Tx) keepBudget(ctx context.Context, key counterKey, n int64, b resource
 		if _, err := t.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, $2))`, key.kind, key.group); err != nil {
 			return err
 		}
-		if used, err = t.counted(ctx, key); err != nil {
+		if used, err = t.counted(ctx, key, paid); err != nil {
 			return err
 		}
 	}
@@ -250,10 +313,12 @@ func (t *Tx) keepBudget(ctx context.Context, key counterKey, n int64, b resource
 	return t.DB.OverBudget(ctx, b, limited[key.kind], used, n)
 }
 
-// counted returns the value of a counter.
-func (t *Tx) counted(ctx context.Context, key counterKey) (n int64, err error) {
-	err = t.Row(ctx, `SELECT CAST(coalesce(sum(n), 0) AS BIGINT) FROM counters WHERE kind = $1 AND grp = $2`,
-		[]any{key.kind, key.group}, &n)
+// counted returns the value of a counter, plus the values for the organizations that the group pays for.
+func (t *Tx) counted(ctx context.Context, key counterKey, paid []int64) (n int64, err error) {
+	q := Query{Engine: t.DB.Engine}
+	groups := t.DB.Engine.Unnest(&q, append([]int64{key.group}, paid...))
+	err = t.Row(ctx, `SELECT CAST(coalesce(sum(c.n), 0) AS BIGINT) FROM `+groups+` AS s
+		CROSS JOIN counters AS c WHERE c.grp = s.v AND c.kind = `+q.Arg(key.kind), q.Args, &n)
 	return n, err
 }
 
@@ -290,14 +355,24 @@ func (s *DB) Usage(ctx context.Context, group resource.UID) (map[resource.Metric
 	return usage[group], err
 }
 
-// UsageOf is Usage for several groups, by group.
+// UsageOf is Usage for several groups, by group. The usage of an organization includes the organizations that it pays
+// for.
 func (s *DB) UsageOf(ctx context.Context, groups []resource.UID) (map[resource.UID]map[resource.Metric]int64, error) {
+	budgets, err := s.Budgets(ctx)
+	if err != nil {
+		return nil, err
+	}
 	q := Query{Engine: s.Engine}
-	segments, by := make([]int64, len(groups)), map[int64]resource.UID{}
-	usage := map[resource.UID]map[resource.Metric]int64{}
-	for i, g := range groups {
-		segments[i], by[Segment(g)] = Segment(g), g
+	var segments []int64
+	usage, users := map[resource.UID]map[resource.Metric]int64{}, map[int64][]resource.UID{}
+	for _, g := range groups {
 		usage[g] = map[resource.Metric]int64{}
+		for _, segment := range append([]int64{Segment(g)}, budgets.paid[Segment(g)]...) {
+			if users[segment] == nil {
+				segments = append(segments, segment)
+			}
+			users[segment] = append(users[segment], g)
+		}
 	}
 	kinds := make([]string, 0, len(limited))
 	for _, kind := range slices.Sorted(maps.Keys(limited)) {
@@ -305,14 +380,15 @@ func (s *DB) UsageOf(ctx context.Context, groups []resource.UID) (map[resource.U
 	}
 	text := `SELECT c.grp, c.kind, CAST(sum(c.n) AS BIGINT) FROM ` + s.Engine.Unnest(&q, segments) + ` AS s
 		CROSS JOIN counters AS c WHERE c.grp = s.v AND c.kind IN (` + strings.Join(kinds, `, `) + `) GROUP BY c.grp, c.kind`
-	err := s.Rows(ctx, text, q.Args, func(row Scanner) (bool, error) {
+	return usage, s.Rows(ctx, text, q.Args, func(row Scanner) (bool, error) {
 		var group, n int64
 		var kind string
 		err := row.Scan(&group, &kind, &n)
-		usage[by[group]][limited[kind]] = n
+		for _, g := range users[group] {
+			usage[g][limited[kind]] += n
+		}
 		return false, err
 	})
-	return usage, err
 }
 
 // Headroom is the amount of a metric that the budgets of a group leave at one moment.

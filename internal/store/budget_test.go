@@ -10,13 +10,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrytest"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 	"github.com/holdfast-dev/holdfast/internal/store/recount"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
+	"github.com/holdfast-dev/holdfast/internal/vuln/vulntest"
 )
 
 // setBudget sets the budget of a group.
@@ -26,14 +31,14 @@ func setBudget(t *testing.T, s *storetest.Store, group resource.UID, limits map[
 		b.Limits = limits
 		return nil
 	})
-	must(t, err)
+	testkit.Must(t, err)
 }
 
 // usageOf returns how much of a metric a group uses.
 func usageOf(t *testing.T, s *storetest.Store, group resource.UID, m resource.Metric) int64 {
 	t.Helper()
 	used, err := s.Usage(t.Context(), group)
-	must(t, err)
+	testkit.Must(t, err)
 	return used[m]
 }
 
@@ -56,7 +61,7 @@ func (p *pusher) word() string { n := p.rand.IntN(12); return fmt.Sprint(n, stri
 // moment.
 func (p *pusher) act(ctx context.Context) error {
 	ref, word := p.ref(), p.word()
-	b := registry.Blob{Digest: digest(word), Size: int64(len(word)), Path: fmt.Sprint("/", p.rand.Uint64())}
+	b := registry.Blob{Digest: registrytest.Digest(word), Size: int64(len(word)), Path: fmt.Sprint("/", p.rand.Uint64())}
 	var repo resource.UID
 	if all, err := store.ReadColumn[resource.UID](ctx, p.s.Rows, `SELECT uid FROM repos WHERE parent = $1 AND name = $2`,
 		store.Segment(ref.Group), ref.Name); err == nil && len(all) == 1 {
@@ -80,13 +85,13 @@ func (p *pusher) act(ctx context.Context) error {
 	case n < 10:
 		_, err := p.s.AddBlob(ctx, ref, registry.Upload{}, "", b)
 		if err == nil {
-			_, err = p.s.PutManifest(ctx, ref, newImage(word), []string{"latest"})
+			_, err = p.s.PutManifest(ctx, ref, registrytest.NewImage(word), []string{"latest"})
 		}
 		return err
 	case n < 12 && repo != "":
 		return p.s.MountBlob(ctx, repo, p.ref(), b.Digest)
 	case n < 15 && repo != "":
-		return p.s.DeleteManifest(ctx, repo, newImage(word).Digest, nil)
+		return p.s.DeleteManifest(ctx, repo, registrytest.NewImage(word).Digest, nil)
 	case n < 16 && repo != "":
 		return p.s.DeleteBlob(ctx, repo, b.Digest)
 	case n < 18:
@@ -135,10 +140,10 @@ func (p *pusher) upload(ctx context.Context, u registry.Upload, ref registrydb.R
 // and does not exceed their budgets.
 func TestUsage(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		org := addGroup(t, s, "", "org").UID
-		team := addGroup(t, s, org, "team").UID
-		deep := addGroup(t, s, team, "deep").UID
-		other := addGroup(t, s, "", "other").UID
+		org := iamtest.AddGroup(t, s.IAMStore, "", "org").UID
+		team := iamtest.AddGroup(t, s.IAMStore, org, "team").UID
+		deep := iamtest.AddGroup(t, s.IAMStore, team, "deep").UID
+		other := iamtest.AddGroup(t, s.IAMStore, "", "other").UID
 		setBudget(t, s, org, map[resource.Metric]int64{resource.StoredBytes: 900, resource.BudgetRepos: 6})
 		setBudget(t, s, team, map[resource.Metric]int64{resource.StoredBytes: 500})
 		setBudget(t, s, other, map[resource.Metric]int64{resource.BudgetIdentities: 0})
@@ -160,7 +165,7 @@ func TestUsage(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		wantExact(t, s)
+		dbtest.WantExact(t, s.DB)
 		for group, limit := range map[resource.UID]int64{org: 900, team: 500} {
 			if used := usageOf(t, s, group, resource.StoredBytes); used > limit {
 				t.Errorf("%s uses %d of %d bytes", group, used, limit)
@@ -174,19 +179,20 @@ func TestUsage(t *testing.T) {
 		}
 
 		var uploading int64
-		must(t, s.Row(t.Context(), `SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM uploads WHERE grp <> $1`,
+		testkit.Must(t, s.Row(t.Context(), `SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM uploads WHERE grp <> $1`,
 			[]any{string(other)}, &uploading))
-		d, rows, _ := dumped(t, s.DB)
+		d, rows, _ := dbtest.Dump(t, s.DB)
 		for name, url := range map[string]func(*testing.T) string{
 			"sqlite":   func(t *testing.T) string { return t.TempDir() + "/restored.db" },
 			"postgres": func(t *testing.T) string { return storetest.EmptyPostgres(t) },
 		} {
 			t.Run("restored into "+name, func(t *testing.T) {
 				at := url(t)
-				must(t, load(t.Context(), at, d, rows))
+				testkit.Must(t, dbtest.Load(t.Context(), at, d, rows))
 				r := storetest.Open(t, at)
-				must(t, recount.CorrectBytes(t.Context(), r.DB)) // the counters include uploads, which are not part of a back-up
-				wantExact(t, r)
+				testkit.Must(t, recount.CorrectBytes(t.Context(),
+					r.DB)) // the counters include uploads, which are not part of a back-up
+				dbtest.WantExact(t, r.DB)
 				if got, want := usageOf(t, r, org, resource.StoredBytes), usageOf(t, s, org,
 					resource.StoredBytes)-uploading; got != want {
 					t.Errorf("it uses %d bytes, and did %d", got, want)
@@ -203,27 +209,38 @@ func TestUsage(t *testing.T) {
 // additions.
 func TestBudgets(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		org := addGroup(t, s, "", "org").UID
-		team := addGroup(t, s, org, "team").UID
+		org := iamtest.AddGroup(t, s.IAMStore, "", "org").UID
+		team := iamtest.AddGroup(t, s.IAMStore, org, "team").UID
+		role := iamtest.AddRole(t, s.IAMStore, org, "r").UID
 		add := map[resource.Metric]func(context.Context, resource.UID) error{
 			resource.BudgetRepos: func(ctx context.Context, g resource.UID) error {
-				return s.InsertRepo(ctx, newRepo(g, fmt.Sprint("r", rand.Uint64())))
+				return s.InsertRepo(ctx, registrytest.NewRepo(g, fmt.Sprint("r", rand.Uint64())))
 			},
 			resource.BudgetIdentities: func(ctx context.Context, g resource.UID) error {
-				return s.InsertIdentity(ctx, resource.Identity{UID: g.NewChild(), Name: "i", CreateTime: epoch, UpdateTime: epoch})
+				return s.InsertIdentity(ctx, resource.Identity{UID: g.NewChild(), Name: "i", CreateTime: iamtest.Epoch,
+					UpdateTime: iamtest.Epoch})
 			},
 			resource.Webhooks: func(ctx context.Context, g resource.UID) error {
 				return s.InsertSubscription(ctx, resource.Subscription{UID: g.NewChild(), Sink: "https://sink.test",
-					CreateTime: epoch})
+					CreateTime: iamtest.Epoch})
+			},
+			resource.BudgetGroups: func(ctx context.Context, g resource.UID) error {
+				_, err := s.InsertGroup(ctx, iamtest.NewGroup(g, fmt.Sprint("g", rand.Uint64())))
+				return err
+			},
+			resource.BudgetBindings: func(ctx context.Context, g resource.UID) error {
+				_, err := s.InsertBinding(ctx, iamtest.NewBinding(g, resource.NewRoot(), role))
+				return err
 			},
 			resource.BudgetAdvisories: func(ctx context.Context, g resource.UID) error {
-				_, err := s.InsertAdvisory(ctx, g, newAdvisory(fmt.Sprint("A-", rand.Uint64())))
+				_, err := s.InsertAdvisory(ctx, g, vulntest.NewAdvisory(fmt.Sprint("A-", rand.Uint64())))
 				return err
 			},
 		}
 		for m, one := range add {
 			t.Run(string(m), func(t *testing.T) {
-				setBudget(t, s, org, map[resource.Metric]int64{m: 3})
+				before := usageOf(t, s, org, m)
+				setBudget(t, s, org, map[resource.Metric]int64{m: before + 3})
 				setBudget(t, s, team, map[resource.Metric]int64{m: 1})
 				wantOver := func(group resource.UID) {
 					t.Helper()
@@ -234,22 +251,22 @@ func TestBudgets(t *testing.T) {
 						}
 					}
 				}
-				must(t, one(t.Context(), team))
+				testkit.Must(t, one(t.Context(), team))
 				wantOver(team)
-				must(t, one(t.Context(), org))
-				must(t, one(t.Context(), org))
+				testkit.Must(t, one(t.Context(), org))
+				testkit.Must(t, one(t.Context(), org))
 				wantOver(org)
 				wantOver(team)
-				setBudget(t, s, org, map[resource.Metric]int64{m: 4})
+				setBudget(t, s, org, map[resource.Metric]int64{m: before + 4})
 				wantOver(team)
-				must(t, one(t.Context(), org))
-				must(t, s.DeleteBudget(t.Context(), org))
-				must(t, one(t.Context(), org))
+				testkit.Must(t, one(t.Context(), org))
+				testkit.Must(t, s.DeleteBudget(t.Context(), org))
+				testkit.Must(t, one(t.Context(), org))
 				wantOver(team)
-				if used := usageOf(t, s, org, m); used != 5 {
+				if used := usageOf(t, s, org, m); used != before+5 {
 					t.Errorf("used = %d", used)
 				}
-				wantExact(t, s)
+				dbtest.WantExact(t, s.DB)
 			})
 		}
 	})
@@ -258,12 +275,12 @@ func TestBudgets(t *testing.T) {
 // TestBudgetRace checks that concurrent writers do not exceed a budget.
 func TestBudgetRace(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		org := addGroup(t, s, "", "org").UID
+		org := iamtest.AddGroup(t, s.IAMStore, "", "org").UID
 		setBudget(t, s, org, map[resource.Metric]int64{resource.BudgetRepos: 10})
 		var wg sync.WaitGroup
 		for i := range 40 {
 			wg.Go(func() {
-				err := s.InsertRepo(t.Context(), newRepo(org, fmt.Sprint("r", i)))
+				err := s.InsertRepo(t.Context(), registrytest.NewRepo(org, fmt.Sprint("r", i)))
 				if err != nil && !errors.Is(err, fault.FailedPrecondition) {
 					t.Error(err)
 				}
@@ -280,16 +297,16 @@ func TestBudgetRace(t *testing.T) {
 // and nothing about the group for other callers.
 func TestOverBudget(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		org := addGroup(t, s, "", "org").UID
-		team := addGroup(t, s, org, "team").UID
+		org := iamtest.AddGroup(t, s.IAMStore, "", "org").UID
+		team := iamtest.AddGroup(t, s.IAMStore, org, "team").UID
 		setBudget(t, s, team, map[resource.Metric]int64{resource.BudgetRepos: 0})
-		err := s.InsertRepo(t.Context(), newRepo(team, "r"))
+		err := s.InsertRepo(t.Context(), registrytest.NewRepo(team, "r"))
 		if f := fault.From(err); f.Quota == nil || f.Quota.Known || strings.Contains(f.Error(), string(team)) ||
 			len(f.Metadata) != 1 {
 			t.Errorf("to a stranger: %+v", f)
 		}
 		s.BudgetHooks.Visible = func(_ context.Context, g resource.UID) bool { return g == team }
-		err = s.InsertRepo(t.Context(), newRepo(team, "r"))
+		err = s.InsertRepo(t.Context(), registrytest.NewRepo(team, "r"))
 		f := fault.From(err)
 		want := fmt.Sprintf("Precondition failed: the group %s has used 0 of its budget of 0 repos, "+
 			"and this request needs 1 more; people who may update the group above it, %s, can raise it", team, org)
@@ -298,7 +315,7 @@ func TestOverBudget(t *testing.T) {
 		}
 		setBudget(t, s, org, map[resource.Metric]int64{resource.BudgetRepos: 0})
 		s.BudgetHooks.Visible = func(context.Context, resource.UID) bool { return true }
-		if err := s.InsertRepo(t.Context(), newRepo(org, "r")); !strings.HasSuffix(err.Error(),
+		if err := s.InsertRepo(t.Context(), registrytest.NewRepo(org, "r")); !strings.HasSuffix(err.Error(),
 			"the operator of the installation can raise it") {
 			t.Errorf("of an organization: %v", err)
 		}
@@ -310,25 +327,26 @@ func TestOverBudget(t *testing.T) {
 // upload that began while its group was deleted can be deleted.
 func TestUploadsGoWithTheirGroup(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		org := addGroup(t, s, "", "org").UID
+		org := iamtest.AddGroup(t, s.IAMStore, "", "org").UID
 		for _, left := range []bool{false, true} {
-			team := addGroup(t, s, org, "team").UID
-			u := addUpload(t, s, team, "app")
+			team := iamtest.AddGroup(t, s.IAMStore, org, "team").UID
+			u := registrytest.AddUpload(t, s.RegistryStore, team, "app")
 			u.Size = 100
-			must(t, s.SaveUpload(t.Context(), u, ""))
+			testkit.Must(t, s.SaveUpload(t.Context(), u, ""))
 			if used := usageOf(t, s, org, resource.StoredBytes); used != 100 {
 				t.Errorf("with an upload the organization uses %d bytes", used)
 			}
-			must(t, s.DeleteGroup(t.Context(), team, alice))
+			testkit.Must(t, s.DeleteGroup(t.Context(), team, iamtest.Alice))
 			if left {
-				must(t, s.InsertUpload(t.Context(), registry.Upload{ID: "left", Group: team, Repo: "app", Algorithm: "sha256"}))
+				testkit.Must(t, s.InsertUpload(t.Context(), registry.Upload{ID: "left", Group: team, Repo: "app",
+					Algorithm: "sha256"}))
 				_, err := s.Exec(t.Context(), `UPDATE uploads SET size = 50 WHERE id = 'left'`)
-				must(t, err)
+				testkit.Must(t, err)
 				u.ID, u.Size = "left", 60
-				wantFault(t, s.SaveUpload(t.Context(), u, ""), fault.NotFound, fault.Resource{Type: "upload", Name: "left"})
-				must(t, s.DeleteUpload(t.Context(), "left"))
+				testkit.WantFault(t, s.SaveUpload(t.Context(), u, ""), fault.NotFound, fault.Resource{Type: "upload", Name: "left"})
+				testkit.Must(t, s.DeleteUpload(t.Context(), "left"))
 			}
-			wantExact(t, s)
+			dbtest.WantExact(t, s.DB)
 		}
 	})
 }
@@ -338,7 +356,7 @@ func TestUploadsGoWithTheirGroup(t *testing.T) {
 // another one holds.
 func TestBudgetsAtOnce(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		setBudget(t, s, addGroup(t, s, "", "org").UID, map[resource.Metric]int64{resource.Webhooks: 1})
+		setBudget(t, s, iamtest.AddGroup(t, s.IAMStore, "", "org").UID, map[resource.Metric]int64{resource.Webhooks: 1})
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		var wg sync.WaitGroup

@@ -12,12 +12,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/events/eventdb/eventtest"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrytest"
 	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/vulntest"
 )
 
 // A stage is an organization that has one resource of every kind, for tests of writes.
@@ -49,36 +55,44 @@ type stage struct {
 }
 
 func newStage(t *testing.T, s *storetest.Store, name string) stage {
-	org, _ := addOrganization(t, s, name, alice)
-	st := stage{Store: s, org: org, folder: addGroup(t, s, org.UID, "folder"), i: addIdentity(t, s, org.UID, "i"),
-		r: addRole(t, s, org.UID, "r"), spare: addRole(t, s, org.UID, "spare")}
-	st.b = addBinding(t, s, org.UID, st.i.UID, st.r.UID)
-	st.p, st.unused = addProvider(t, s, org.UID, st.r.UID, "p"), addProvider(t, s, org.UID, st.r.UID, "unused")
-	st.sub = addSubscription(t, s, org.UID)
-	st.a, st.v, st.m = addAssociation(t, s, org.UID, "a"), addInvite(t, s, org.UID, st.r.UID), addMapping(t, s, st.p.UID,
+	org, _ := iamtest.AddOrganization(t, s.IAMStore, name, iamtest.Alice)
+	st := stage{Store: s, org: org, folder: iamtest.AddGroup(t, s.IAMStore, org.UID, "folder"), i: iamtest.AddIdentity(t,
+		s.IAMStore, org.UID, "i"),
+		r: iamtest.AddRole(t, s.IAMStore, org.UID, "r"), spare: iamtest.AddRole(t, s.IAMStore, org.UID, "spare")}
+	st.b = iamtest.AddBinding(t, s.IAMStore, org.UID, st.i.UID, st.r.UID)
+	st.p, st.unused = iamtest.AddProvider(t, s.IAMStore, org.UID, st.r.UID, "p"), iamtest.AddProvider(t, s.IAMStore,
+		org.UID, st.r.UID, "unused")
+	st.sub = eventtest.AddSubscription(t, s.EventStore, org.UID)
+	st.a, st.v, st.m = iamtest.AddAssociation(t, s.IAMStore, org.UID, "a"), iamtest.AddInvite(t, s.IAMStore, org.UID,
+		st.r.UID), iamtest.AddMapping(t, s.IAMStore, st.p.UID,
 		st.r.UID, "m")
-	st.adv, st.feed = addAdvisory(t, s, org.UID, "A-1"), addFeed(t, s, org.UID, "feed")
-	must(t, st.replace(t.Context(), org.UID, epoch, score(1, 1)))
-	st.account = addAccount(t, s, org.UID, name+"@example.test")
-	st.exception, st.rule = addException(t, s, org.UID, org.UID), addRule(t, s, org.UID)
-	st.signer = addSigner(t, s, org.UID, "signer")
-	pushPlace(t, s, org.UID, "cluster", 1)
-	must(t, s.SetSetting(t.Context(), name, []byte("v")))
-	st.repo, st.u = addRepo(t, s, org.UID, "repo"), addUpload(t, s, org.UID, "repo")
-	addImage(t, s, st.repo, "v1", "one")
-	st.deployed = addRepo(t, s, org.UID, "deployed")
-	must(t, s.InsertDeployment(t.Context(), newDeployment(st.deployed.UID)))
-	s.KeepTrash = week
-	addImage(t, s, st.repo, "deleted", "one")
-	must(t, s.DeleteTagNamed(t.Context(), st.repo.UID, "deleted", nil))
-	st.trash = trashed(t, s, st.repo.UID)["tag deleted"]
-	must(t, ignore(s.SetRetention(t.Context(),
+	st.adv, st.feed = vulntest.AddAdvisory(t, s.AdvisoryStore, org.UID, "A-1"), vulntest.AddFeed(t, s.AdvisoryStore,
+		org.UID, "feed")
+	testkit.Must(t, st.replace(t.Context(), org.UID, iamtest.Epoch, vulntest.NewScore(1, 1)))
+	st.account = iamtest.AddAccount(t, s.People, org.UID, name+"@example.test")
+	st.exception, st.rule = vulntest.AddException(t, s.FindingStore, org.UID, org.UID), vulntest.AddPullRule(t,
+		s.FindingStore, org.UID)
+	st.signer = registrytest.AddSigner(t, s.SignerStore, org.UID, "signer")
+	vulntest.PushPlace(t, s.FindingStore, org.UID, "cluster", 1)
+	testkit.Must(t, s.SetSetting(t.Context(), name, []byte("v")))
+	st.repo, st.u = registrytest.AddRepo(t, s.RegistryStore, org.UID, "repo"), registrytest.AddUpload(t, s.RegistryStore,
+		org.UID, "repo")
+	registrytest.AddImage(t, s.RegistryStore, st.repo, "v1", "one")
+	st.deployed = registrytest.AddRepo(t, s.RegistryStore, org.UID, "deployed")
+	testkit.Must(t, s.InsertDeployment(t.Context(), registrytest.NewDeployment(st.deployed.UID)))
+	s.KeepTrash = registrytest.Week
+	registrytest.AddImage(t, s.RegistryStore, st.repo, "deleted", "one")
+	testkit.Must(t, s.DeleteTagNamed(t.Context(), st.repo.UID, "deleted", nil))
+	st.trash = registrytest.Trashed(t, s.RegistryStore, st.repo.UID)["tag deleted"]
+	testkit.Must(t, testkit.Ignore(s.SetRetention(t.Context(),
 		registry.Retention{UID: org.UID, KeepMatching: []string{"none"}, EveryDays: 1})))
-	st.upstream = addUpstream(t, s, addGroup(t, s, org.UID, "mirror").UID)
-	st.follower, st.equal = addFollower(t, s, org.UID, "follower", st.repo.UID), addFollower(t, s, org.UID, "equal",
+	st.upstream = registrytest.AddUpstream(t, s.SourceStore, iamtest.AddGroup(t, s.IAMStore, org.UID, "mirror").UID)
+	st.follower, st.equal = registrytest.AddFollower(t, s.SourceStore, org.UID, "follower",
+		st.repo.UID), registrytest.AddFollower(t, s.SourceStore, org.UID, "equal",
 		st.repo.UID)
-	must(t, s.EndFollow(t.Context(), begin(t, s, st.equal.UID), sourcedb.FollowEnd{Whole: true}))
-	st.asked = addRequest(t, s, st.org.UID, addRole(t, s, org.UID, "asked").UID)
+	testkit.Must(t, s.EndFollow(t.Context(), registrytest.BeginSync(t, s.SourceStore, st.equal.UID),
+		sourcedb.FollowEnd{Whole: true}))
+	st.asked = iamtest.AddRequest(t, s.IAMStore, st.org.UID, iamtest.AddRole(t, s.IAMStore, org.UID, "asked").UID)
 	return st
 }
 
@@ -86,6 +100,21 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 // refused. refused is nil if the method refuses nothing. Both are called more
 // than once, with the same arguments.
 type act struct{ fine, refused func(context.Context) error }
+
+func (st stage) actsOnPayers() map[string]act {
+	insert := func(payer resource.UID) func(context.Context) error {
+		g := iamtest.NewGroup("", "paid-"+string(payer[:8]))
+		owner := iamtest.NewBinding(g.UID, iamtest.Bob, st.r.UID)
+		return func(ctx context.Context) error { _, err := st.InsertOrganization(ctx, g, owner, payer); return err }
+	}
+	set := func(payer resource.UID) func(context.Context) error {
+		return func(ctx context.Context) error { return st.SetPayer(ctx, st.org.UID, payer) }
+	}
+	return map[string]act{
+		"InsertOrganization": {insert(st.org.UID), insert(resource.NewRoot())},
+		"SetPayer":           {set(st.org.UID), set(resource.NewRoot())},
+	}
+}
 
 // acts returns calls of all methods that write, by name.
 func (st stage) acts() map[string]act {
@@ -98,8 +127,9 @@ func (st stage) acts() map[string]act {
 	maps.Copy(all, st.actsOnRequests())
 	maps.Copy(all, st.actsOnUpstreams())
 	maps.Copy(all, st.actsOnFollowers())
-	g, i, r, b := newGroup(st.org.UID, "new"), newIdentity(st.org.UID, "new"), newRole(st.org.UID,
-		"new"), newBinding(st.folder.UID, bob, st.r.UID)
+	maps.Copy(all, st.actsOnPayers())
+	g, i, r, b := iamtest.NewGroup(st.org.UID, "new"), iamtest.NewIdentity(st.org.UID, "new"), iamtest.NewRole(st.org.UID,
+		"new"), iamtest.NewBinding(st.folder.UID, iamtest.Bob, st.r.UID)
 	none := st.org.UID.NewChild()
 	ensure := func(parent resource.UID) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -137,12 +167,12 @@ func (st stage) acts() map[string]act {
 			return err
 		}
 	}
-	all["InsertGroup"] = act{insertGroup(g), insertGroup(newGroup(st.org.UID, "folder"))}
+	all["InsertGroup"] = act{insertGroup(g), insertGroup(iamtest.NewGroup(st.org.UID, "folder"))}
 	all["EnsureGroups"] = act{ensure(st.folder.UID), ensure(none)}
 	all["UpdateGroup"] = act{st.describe(st.folder.UID), st.describe(none)}
 	all["DeleteGroup"] = act{
-		func(ctx context.Context) error { return st.DeleteGroup(ctx, st.folder.UID, alice) },
-		func(ctx context.Context) error { return st.DeleteGroup(ctx, st.org.UID, alice) },
+		func(ctx context.Context) error { return st.DeleteGroup(ctx, st.folder.UID, iamtest.Alice) },
+		func(ctx context.Context) error { return st.DeleteGroup(ctx, st.org.UID, iamtest.Alice) },
 	}
 	all["InsertIdentity"] = act{
 		func(ctx context.Context) error { return st.InsertIdentity(ctx, i) },
@@ -168,16 +198,16 @@ func (st stage) acts() map[string]act {
 	}
 	all["InsertRole"] = act{
 		func(ctx context.Context) error { return st.InsertRole(ctx, r) },
-		func(ctx context.Context) error { return st.InsertRole(ctx, newRole(st.org.UID, "r")) },
+		func(ctx context.Context) error { return st.InsertRole(ctx, iamtest.NewRole(st.org.UID, "r")) },
 	}
 	all["UpdateRole"] = act{rename("other"), rename("r")}
 	all["DeleteRole"] = act{
 		func(ctx context.Context) error { return st.DeleteRole(ctx, st.spare.UID) },
 		func(ctx context.Context) error { return st.DeleteRole(ctx, st.r.UID) },
 	}
-	all["InsertBinding"] = act{insertBinding(b), insertBinding(newBinding(st.org.UID, st.i.UID, st.r.UID))}
-	all["InsertBindings"] = act{insertBindings(b), insertBindings(newBinding(st.org.UID, st.i.UID, st.r.UID))}
-	all["UpdateBinding"] = act{rebind(bob), rebind(none)}
+	all["InsertBinding"] = act{insertBinding(b), insertBinding(iamtest.NewBinding(st.org.UID, st.i.UID, st.r.UID))}
+	all["InsertBindings"] = act{insertBindings(b), insertBindings(iamtest.NewBinding(st.org.UID, st.i.UID, st.r.UID))}
+	all["UpdateBinding"] = act{rebind(iamtest.Bob), rebind(none)}
 	all["DeleteBinding"] = act{
 		func(ctx context.Context) error { return st.DeleteBinding(ctx, st.b.UID) }, nil,
 	}
@@ -197,11 +227,12 @@ func (st stage) describe(uid resource.UID) func(context.Context) error {
 
 func (st stage) actsOnTheRest() map[string]act {
 	none := st.org.UID.NewChild()
-	p, v, m := newProvider(st.org.UID, st.r.UID, "new"), newInvite(st.org.UID, st.r.UID), newMapping(st.p.UID, st.r.UID,
+	p, v, m := iamtest.NewProvider(st.org.UID, st.r.UID, "new"), iamtest.NewInvite(st.org.UID,
+		st.r.UID), iamtest.NewMapping(st.p.UID, st.r.UID,
 		"new")
 	promise := func(role resource.UID) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := st.UpdateProvider(ctx, st.p.UID, changed(func(p *resource.IdentityProvider) error {
+			_, err := st.UpdateProvider(ctx, st.p.UID, iamtest.ChangeProvider(func(p *resource.IdentityProvider) error {
 				p.DefaultRole = role
 				return nil
 			}))
@@ -220,12 +251,14 @@ func (st stage) actsOnTheRest() map[string]act {
 			return err
 		}
 	}
-	managed := ownerRole
+	managed := iamtest.OwnerRole
 	managed.Description = st.org.Name
 	return map[string]act{
 		"InsertProvider": {
 			func(ctx context.Context) error { return st.InsertProvider(ctx, p) },
-			func(ctx context.Context) error { return st.InsertProvider(ctx, newProvider(st.org.UID, none, "new")) },
+			func(ctx context.Context) error {
+				return st.InsertProvider(ctx, iamtest.NewProvider(st.org.UID, none, "new"))
+			},
 		},
 		"UpdateProvider": {promise(st.spare.UID), promise(none)},
 		"DeleteProvider": {
@@ -234,9 +267,11 @@ func (st stage) actsOnTheRest() map[string]act {
 		},
 		"InsertAssociation": {
 			func(ctx context.Context) error {
-				return st.InsertAssociation(ctx, newAssociation(st.folder.UID, "new"))
+				return st.InsertAssociation(ctx, iamtest.NewAssociation(st.folder.UID, "new"))
 			},
-			func(ctx context.Context) error { return st.InsertAssociation(ctx, newAssociation(st.org.UID, "new")) },
+			func(ctx context.Context) error {
+				return st.InsertAssociation(ctx, iamtest.NewAssociation(st.org.UID, "new"))
+			},
 		},
 		"UpdateBudget": {st.limit(st.folder.UID), st.limit(st.org.UID.NewChild())},
 		"DeleteBudget": {func(ctx context.Context) error {
@@ -256,12 +291,14 @@ func (st stage) actsOnTheRest() map[string]act {
 			return err
 		}, nil},
 		"DeleteAssociation": {func(ctx context.Context) error { return st.DeleteAssociation(ctx, st.org.UID) }, nil},
-		"InsertInvite":      {invite(v), invite(newInvite(st.org.UID, none))},
+		"InsertInvite":      {invite(v), invite(iamtest.NewInvite(st.org.UID, none))},
 		"UpdateInvite":      {changeInvite(resource.OwnerRole), changeInvite(none)},
 		"DeleteInvite":      {func(ctx context.Context) error { return st.DeleteInvite(ctx, st.v.UID) }, nil},
 		"InsertSubscription": {
-			func(ctx context.Context) error { return st.InsertSubscription(ctx, newSubscription(st.org.UID)) },
-			func(ctx context.Context) error { return st.InsertSubscription(ctx, newSubscription(none)) },
+			func(ctx context.Context) error {
+				return st.InsertSubscription(ctx, eventtest.NewSubscription(st.org.UID))
+			},
+			func(ctx context.Context) error { return st.InsertSubscription(ctx, eventtest.NewSubscription(none)) },
 		},
 		"DeleteSubscription": {
 			func(ctx context.Context) error { return st.DeleteSubscription(ctx, st.sub.UID) },
@@ -269,7 +306,9 @@ func (st stage) actsOnTheRest() map[string]act {
 		},
 		"InsertMapping": {
 			func(ctx context.Context) error { return st.InsertMapping(ctx, m) },
-			func(ctx context.Context) error { return st.InsertMapping(ctx, newMapping(st.p.UID, st.r.UID, "m")) },
+			func(ctx context.Context) error {
+				return st.InsertMapping(ctx, iamtest.NewMapping(st.p.UID, st.r.UID, "m"))
+			},
 		},
 		"DeleteMapping": {
 			func(ctx context.Context) error { return st.DeleteMapping(ctx, st.m.UID) },
@@ -296,16 +335,17 @@ func (st stage) actsOnTheRest() map[string]act {
 		}, nil},
 		"InsertFirstSigningKey": {func(ctx context.Context) error {
 			return st.InsertFirstSigningKey(ctx, iamdb.SigningKey{ID: "k", Algorithm: "ES256", Sealed: []byte{1},
-				CreateTime: epoch})
+				CreateTime: iamtest.Epoch})
 		}, nil},
 	}
 }
 
 func (st stage) actsOnAccounts() map[string]act {
 	none := st.org.UID.NewChild()
-	a, b := newAccount(st.org.UID, "new."+st.account.Email), newAccount(st.org.UID, "other."+st.account.Email)
+	a, b := iamtest.NewAccount(st.org.UID, "new."+st.account.Email), iamtest.NewAccount(st.org.UID,
+		"other."+st.account.Email)
 	insert := func(a resource.Account) func(context.Context) error {
-		return func(ctx context.Context) error { return st.InsertAccount(ctx, a, identityOf(a)) }
+		return func(ctx context.Context) error { return st.InsertAccount(ctx, a, iamtest.IdentityOf(a)) }
 	}
 	rename := func(uid resource.UID) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -320,13 +360,13 @@ func (st stage) actsOnAccounts() map[string]act {
 		}
 	}
 	return map[string]act{
-		"InsertAccount": {insert(a), insert(newAccount(st.org.UID, st.account.Email))},
+		"InsertAccount": {insert(a), insert(iamtest.NewAccount(st.org.UID, st.account.Email))},
 		"UpdateAccount": {rename(st.account.UID), rename(none)},
 		"InsertAccountAnd": {
-			func(ctx context.Context) error { return st.InsertAccountAnd(ctx, b, identityOf(b), nil) },
+			func(ctx context.Context) error { return st.InsertAccountAnd(ctx, b, iamtest.IdentityOf(b), nil) },
 			func(ctx context.Context) error {
-				taken := newAccount(st.org.UID, st.account.Email)
-				return st.InsertAccountAnd(ctx, taken, identityOf(taken), nil)
+				taken := iamtest.NewAccount(st.org.UID, st.account.Email)
+				return st.InsertAccountAnd(ctx, taken, iamtest.IdentityOf(taken), nil)
 			},
 		},
 		"UpdateAccountAnd": {renameAnd(st.account.UID), renameAnd(none)},
@@ -362,7 +402,7 @@ func TestDryRun(t *testing.T) {
 			for _, name := range names {
 				t.Run(name, func(t *testing.T) { tryAct(t, s, name, &heard) })
 			}
-			wantExact(t, s)
+			dbtest.WantExact(t, s.DB)
 		})
 	}
 }
@@ -373,7 +413,7 @@ func tryAct(t *testing.T, s *storetest.Store, name string, heard *int) {
 	st := newStage(t, s, name)
 	act := st.acts()[name]
 	before, quiet := everything(t, s), *heard
-	must(t, act.fine(resource.WithDryRun(t.Context())))
+	testkit.Must(t, act.fine(resource.WithDryRun(t.Context())))
 	if act.refused != nil {
 		tried, real := act.refused(resource.WithDryRun(t.Context())), act.refused(t.Context())
 		if tried == nil || real == nil || tried.Error() != real.Error() {
@@ -383,18 +423,17 @@ func tryAct(t *testing.T, s *storetest.Store, name string, heard *int) {
 	if diff := cmp.Diff(before, everything(t, s)); diff != "" || *heard != quiet {
 		t.Errorf("a dry run left something; %d watchers ran\n%s", *heard-quiet, diff)
 	}
-	wantSame(t, s.Group, st.folder.UID, st.folder)
-	must(t, act.fine(t.Context()))
+	testkit.WantSame(t, s.Group, st.folder.UID, st.folder)
+	testkit.Must(t, act.fine(t.Context()))
 	if cmp.Equal(before, everything(t, s)) {
 		t.Error("in earnest it does nothing either")
 	}
 }
 
+// everything returns every row of the database.
 func everything(t *testing.T, s *storetest.Store) []string {
 	t.Helper()
-	all, err := s.Everything(t.Context())
-	must(t, err)
-	return all
+	return dbtest.Everything(t, s.DB)
 }
 
 // actsOnRequests returns calls of the methods that write access requests and their rules.
@@ -402,7 +441,7 @@ func (st stage) actsOnRequests() map[string]act {
 	none := st.org.UID.NewChild()
 	rule := func(group resource.UID) func(context.Context) error {
 		r := resource.AccessRule{UID: group.NewChild(), Role: st.r.UID, MaxDuration: time.Hour, Approvers: 1,
-			CreateTime: epoch, UpdateTime: epoch}
+			CreateTime: iamtest.Epoch, UpdateTime: iamtest.Epoch}
 		return func(ctx context.Context) error { return st.InsertAccessRule(ctx, r) }
 	}
 	ask := func(group resource.UID, f func(context.Context, resource.AccessRequest) error) func(context.Context) error {
@@ -423,15 +462,15 @@ func (st stage) actsOnRequests() map[string]act {
 		"InsertAccessRequest": {ask(st.folder.UID, st.InsertAccessRequest), ask(none, st.InsertAccessRequest)},
 		"TakeAccess":          {ask(st.folder.UID, take), ask(none, take)},
 		"ApproveAccess": on(func(ctx context.Context, uid resource.UID) error {
-			_, err := st.ApproveAccess(ctx, uid, alice, anybody)
+			_, err := st.ApproveAccess(ctx, uid, iamtest.Alice, iamtest.Anybody)
 			return err
 		}),
 		"DenyAccess": on(func(ctx context.Context, uid resource.UID) error {
-			_, err := st.DenyAccess(ctx, uid, alice)
+			_, err := st.DenyAccess(ctx, uid, iamtest.Alice)
 			return err
 		}),
 		"HandBackAccess": on(func(ctx context.Context, uid resource.UID) error {
-			_, err := st.HandBackAccess(ctx, uid, alice)
+			_, err := st.HandBackAccess(ctx, uid, iamtest.Alice)
 			return err
 		}),
 	}

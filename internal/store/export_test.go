@@ -3,9 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"testing"
 
@@ -94,23 +92,6 @@ func (s *DB) writeThen(ctx context.Context, g resource.Group, f func(*Tx) error)
 	})
 }
 
-// LoadBindings adds n bindings in one transaction. It records no events,
-// counters or changes to grants.
-func (s *DB) LoadBindings(ctx context.Context, n int, binding func(i int) resource.RoleBinding) error {
-	return s.Write(ctx, func(t *Tx) error {
-		for i := range n {
-			b := binding(i)
-			if _, err := t.Exec(ctx, `
-				INSERT INTO role_bindings (seg, uid, parent, a1, a2, a3, identity, role, create_ms)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-				append(TreeColumns(b.UID), string(b.Identity), Segment(b.Role), MS(b.CreateTime))...); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // ChangesKept is the smallest number of changes to grants that stay stored.
 const ChangesKept = changesKept
 
@@ -127,68 +108,6 @@ func (s *DB) SkipChanges(ctx context.Context, n int) error {
 		}
 		return nil
 	})
-}
-
-// CameThrough records the provider that authenticated an identity.
-func (s *DB) CameThrough(ctx context.Context, identity, provider resource.UID) error {
-	return s.Write(ctx, func(t *Tx) error {
-		_, err := t.Exec(ctx, `UPDATE identities SET provider = $2 WHERE uid = $1`, string(identity), Segment(provider))
-		return err
-	})
-}
-
-// StrayCounters returns the number of counters for groups, providers and repos
-// that do not exist.
-func (s *DB) StrayCounters(ctx context.Context) (n int, err error) {
-	err = s.Row(ctx, `
-		SELECT count(*) FROM counters
-		WHERE kind NOT IN ('advisory_partitions', 'advisory_names')
-		AND grp NOT IN (SELECT seg FROM groups UNION ALL SELECT seg FROM identity_providers UNION ALL SELECT seg FROM repos
-			UNION ALL SELECT seg FROM trash_repos UNION ALL SELECT seg FROM subscriptions)`, nil, &n)
-	return n, err
-}
-
-// Everything returns every row of every table.
-func (s *DB) Everything(ctx context.Context) (all []string, _ error) {
-	tables := []string{"counters", "outbox", "revision", "history", "grant_changes", "replicas", "settings",
-		"signing_keys", "paired_keys", "revocations", "access_requests",
-		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings", "retention",
-		"deployments", "inventory_places", "inventory_entries",
-		"trash_repos", "trash_tags", "trash_tag_history", "trash_manifests", "trash_refs", "trash_blobs",
-		"advisory_partitions", "advisory_generations", "advisory_names", "advisory_aliases", "advisory_texts",
-		"leases", "follows", "follow_cursor"}
-	for _, table := range append(tables, kinds...) {
-		rows, err := s.dump(ctx, table)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, rows...)
-	}
-	slices.Sort(all)
-	return all, nil
-}
-
-func (s *DB) dump(ctx context.Context, table string) (all []string, _ error) {
-	rows, err := s.db.Pool.QueryContext(ctx, `SELECT * FROM `+table)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	values, into := make([]any, len(columns)), make([]any, len(columns))
-	for i := range values {
-		into[i] = &values[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return nil, err
-		}
-		all = append(all, fmt.Sprint(table, values))
-	}
-	return all, rows.Err()
 }
 
 // WriteLater adds a group and queues, for the commit, a statement that the
@@ -298,10 +217,9 @@ func (q *Query) PlanFetch(keys []int64) string  { return q.fetch(keys) }
 // Named returns the statement that FindByPath runs. Each of the others returns the
 // statement for the method that has the same name.
 var (
-	Named           = named
-	NamesOf         = namesOf
-	Counts          = countsStatement
-	EventsOfRequest = eventsOfRequest
+	Named   = named
+	NamesOf = namesOf
+	Counts  = countsStatement
 )
 
 // AfterPrefix returns the end of the range of texts that begin with a prefix.

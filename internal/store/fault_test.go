@@ -15,17 +15,20 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // fill inserts groups until an insert fails, and returns how many it inserted.
 func fill(t *testing.T, s *storetest.Store, parent resource.UID) (n int, err error) {
 	t.Helper()
 	for n = range 100_000 {
-		g := newGroup(parent, fmt.Sprintf("g%d", n))
+		g := iamtest.NewGroup(parent, fmt.Sprintf("g%d", n))
 		g.Description = strings.Repeat("x", 4000)
 		if _, err = s.InsertGroup(t.Context(), g); err != nil {
 			return n, err
@@ -36,23 +39,23 @@ func fill(t *testing.T, s *storetest.Store, parent resource.UID) (n int, err err
 
 func TestFullDisk(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
-	org := addGroup(t, s, "", "org")
+	org := iamtest.AddGroup(t, s.IAMStore, "", "org")
 	s.Tamper(t, "PRAGMA max_page_count = 200")
 	n, err := fill(t, s, org.UID)
-	wantFault(t, err, fault.Unavailable, fault.Resource{})
-	got, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, byUID)
-	must(t, err)
+	testkit.WantFault(t, err, fault.Unavailable, fault.Resource{})
+	got, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, iamtest.ByUID)
+	testkit.Must(t, err)
 	if got.Total != int64(n)+1 {
 		t.Errorf("%d groups, want %d", got.Total, n+1)
 	}
-	wantExact(t, s)
-	before := len(events(t, s))
+	dbtest.WantExact(t, s.DB)
+	before := len(dbtest.Events(t, s.DB))
 	s.Tamper(t, "PRAGMA max_page_count = 100000")
-	addGroup(t, s, org.UID, "there is room again")
-	if after := len(events(t, s)); after != before+1 {
+	iamtest.AddGroup(t, s.IAMStore, org.UID, "there is room again")
+	if after := len(dbtest.Events(t, s.DB)); after != before+1 {
 		t.Errorf("%d events, want %d", after, before+1)
 	}
-	wantExact(t, s)
+	dbtest.WantExact(t, s.DB)
 }
 
 // TestMovedFile checks that a missing SQLite file is reported as an outage, and that no empty
@@ -60,40 +63,40 @@ func TestFullDisk(t *testing.T) {
 func TestMovedFile(t *testing.T) {
 	path := storetest.SQLite(t)
 	s := storetest.Open(t, path)
-	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
-	must(t, os.Rename(path, path+".away"))
+	i := iamtest.AddIdentity(t, s.IAMStore, iamtest.AddGroup(t, s.IAMStore, "", "org").UID, "i")
+	testkit.Must(t, os.Rename(path, path+".away"))
 	_, err := s.Identity(t.Context(), i.UID) // this read needs a new connection
-	wantFault(t, err, fault.Unavailable, fault.Resource{})
+	testkit.WantFault(t, err, fault.Unavailable, fault.Resource{})
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("there is another file: %v", err)
 	}
-	must(t, os.Rename(path+".away", path))
+	testkit.Must(t, os.Rename(path+".away", path))
 	_, err = s.Identity(t.Context(), i.UID)
-	must(t, err)
+	testkit.Must(t, err)
 }
 
 func TestLockedFile(t *testing.T) {
 	path := storetest.SQLite(t)
 	s := storetest.Open(t, path)
-	org := addGroup(t, s, "", "org")
+	org := iamtest.AddGroup(t, s.IAMStore, "", "org")
 	s.Tamper(t, "PRAGMA busy_timeout = 50")
 	other, err := sql.Open("sqlite", "file:"+path)
-	must(t, err)
+	testkit.Must(t, err)
 	defer other.Close()
 	on, err := other.Conn(t.Context())
-	must(t, err)
+	testkit.Must(t, err)
 	defer on.Close()
 	_, err = on.ExecContext(t.Context(), "BEGIN EXCLUSIVE")
-	must(t, err)
-	_, err = s.InsertGroup(t.Context(), newGroup(org.UID, "a"))
-	wantFault(t, err, fault.Unavailable, fault.Resource{})
+	testkit.Must(t, err)
+	_, err = s.InsertGroup(t.Context(), iamtest.NewGroup(org.UID, "a"))
+	testkit.WantFault(t, err, fault.Unavailable, fault.Resource{})
 	if _, err := s.Group(t.Context(), org.UID); err != nil {
 		t.Errorf("a read while the file is locked: %v", err)
 	}
 	_, err = on.ExecContext(t.Context(), "ROLLBACK")
-	must(t, err)
-	addGroup(t, s, org.UID, "a")
-	wantExact(t, s)
+	testkit.Must(t, err)
+	iamtest.AddGroup(t, s.IAMStore, org.UID, "a")
+	dbtest.WantExact(t, s.DB)
 }
 
 // TestOneOfABatch runs several writes in one commit. One of them fails and one
@@ -101,18 +104,18 @@ func TestLockedFile(t *testing.T) {
 // writes succeed.
 func TestOneOfABatch(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
-	org := addGroup(t, s, "", "org")
-	addGroup(t, s, org.UID, "taken")
+	org := iamtest.AddGroup(t, s.IAMStore, "", "org")
+	iamtest.AddGroup(t, s.IAMStore, org.UID, "taken")
 	own := errors.New("mine")
 	var writes []func() error
 	for i := range 61 {
 		writes = append(writes, func() error {
-			_, err := s.InsertGroup(t.Context(), newGroup(org.UID, fmt.Sprintf("g%d", i)))
+			_, err := s.InsertGroup(t.Context(), iamtest.NewGroup(org.UID, fmt.Sprintf("g%d", i)))
 			return err
 		})
 	}
 	insert := func(name string, f func() error) func() error {
-		return func() error { return s.WriteThen(t.Context(), newGroup(org.UID, name), f) }
+		return func() error { return s.WriteThen(t.Context(), iamtest.NewGroup(org.UID, name), f) }
 	}
 	writes = append(writes, insert("fails", func() error {
 		return own
@@ -126,45 +129,46 @@ func TestOneOfABatch(t *testing.T) {
 	if !errors.Is(errs[61], own) || errs[62] == nil || !strings.Contains(errs[62].Error(), "panic") || errs[63] == nil {
 		t.Errorf("errors = %v", errs[61:])
 	}
-	got, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, byUID)
-	must(t, err)
+	got, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, iamtest.ByUID)
+	testkit.Must(t, err)
 	if got.Total != 63 || len(got.Items) != 63 {
 		t.Errorf("%d groups, total %d, want 63", len(got.Items), got.Total)
 	}
-	wantExact(t, s)
+	dbtest.WantExact(t, s.DB)
 }
 
 // TestPanic checks that a write that panics after it has changed something leaves nothing behind.
 func TestPanic(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		org := addGroup(t, s, "", "org")
+		org := iamtest.AddGroup(t, s.IAMStore, "", "org")
 		func() {
 			defer func() { _ = recover() }() // on PostgreSQL the panic reaches the caller, after the connection was released
-			err := s.WriteThen(t.Context(), newGroup(org.UID, "a"), func() error { panic("oh") })
+			err := s.WriteThen(t.Context(), iamtest.NewGroup(org.UID, "a"), func() error { panic("oh") })
 			if err == nil {
 				t.Error("a write that panicked succeeded")
 			}
 		}()
-		addGroup(t, s, org.UID, "a")
-		wantExact(t, s)
+		iamtest.AddGroup(t, s.IAMStore, org.UID, "a")
+		dbtest.WantExact(t, s.DB)
 	})
 }
 
 func TestCanceled(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		org := addGroup(t, s, "", "org")
+		org := iamtest.AddGroup(t, s.IAMStore, "", "org")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for i := range 50 {
-			if _, err := s.InsertGroup(ctx, newGroup(org.UID, fmt.Sprintf("g%d", i))); !errors.Is(err, context.Canceled) {
+			if _, err := s.InsertGroup(ctx, iamtest.NewGroup(org.UID, fmt.Sprintf("g%d", i))); !errors.Is(err,
+				context.Canceled) {
 				t.Fatalf("write: %v", err)
 			}
 		}
 		if _, err := s.Group(ctx, org.UID); !errors.Is(err, context.Canceled) {
 			t.Errorf("read: %v", err)
 		}
-		wantExact(t, s)
-		if n := len(events(t, s)); n != 1 {
+		dbtest.WantExact(t, s.DB)
+		if n := len(dbtest.Events(t, s.DB)); n != 1 {
 			t.Errorf("%d events, want 1", n)
 		}
 	})
@@ -174,30 +178,30 @@ func TestCanceled(t *testing.T) {
 // that the write still runs to its end, and that its caller gets the result.
 func TestCanceledInTheQueue(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
-	org := addGroup(t, s, "", "org")
+	org := iamtest.AddGroup(t, s.IAMStore, "", "org")
 	release := s.Hold(t.Context())
 	ctx, cancel := context.WithCancel(t.Context())
-	g := newGroup(org.UID, "a")
+	g := iamtest.NewGroup(org.UID, "a")
 	done := make(chan error)
 	go func() { _, err := s.InsertGroup(ctx, g); done <- err }()
 	s.AwaitWaiting(1)
 	cancel()
 	release()
-	must(t, <-done)
+	testkit.Must(t, <-done)
 	_, err := s.Group(t.Context(), g.UID)
-	must(t, err)
+	testkit.Must(t, err)
 }
 
 // TestCanceledBeforeTheQueue cancels a write that waits because the queue is full. It checks that
 // the write returns context.Canceled.
 func TestCanceledBeforeTheQueue(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
-	org := addGroup(t, s, "", "org")
+	org := iamtest.AddGroup(t, s.IAMStore, "", "org")
 	release := s.Hold(t.Context())
 	var wg sync.WaitGroup
 	for i := range 64 {
 		wg.Go(func() {
-			if _, err := s.InsertGroup(t.Context(), newGroup(org.UID, fmt.Sprintf("g%d", i))); err != nil {
+			if _, err := s.InsertGroup(t.Context(), iamtest.NewGroup(org.UID, fmt.Sprintf("g%d", i))); err != nil {
 				t.Error(err)
 			}
 		})
@@ -205,14 +209,14 @@ func TestCanceledBeforeTheQueue(t *testing.T) {
 	s.AwaitWaiting(64)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { _, err := s.InsertGroup(ctx, newGroup(org.UID, "late")); done <- err }()
+	go func() { _, err := s.InsertGroup(ctx, iamtest.NewGroup(org.UID, "late")); done <- err }()
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v", err)
 	}
 	release()
 	wg.Wait()
-	wantExact(t, s)
+	dbtest.WantExact(t, s.DB)
 }
 
 // killed is a statement that ends the other sessions, and returns their number.
@@ -223,7 +227,7 @@ const killed = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 func until(t *testing.T, on *pgx.Conn, query string, want int) {
 	t.Helper()
 	for got := -1; got != want; {
-		must(t, on.QueryRow(t.Context(), query).Scan(&got))
+		testkit.Must(t, on.QueryRow(t.Context(), query).Scan(&got))
 	}
 }
 
@@ -234,9 +238,9 @@ func TestKilledSessions(t *testing.T) {
 	const rounds = 5
 	address := storetest.Postgres(t)
 	s := storetest.Open(t, address)
-	org := addGroup(t, s, "", "org")
+	org := iamtest.AddGroup(t, s.IAMStore, "", "org")
 	killer, err := pgx.Connect(t.Context(), address)
-	must(t, err)
+	testkit.Must(t, err)
 	defer killer.Close(t.Context())
 	var acknowledged, failed atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
@@ -246,7 +250,7 @@ func TestKilledSessions(t *testing.T) {
 	for w := range 4 {
 		wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				_, err := s.InsertGroup(t.Context(), newGroup(org.UID, fmt.Sprintf("g%d of %d", n, w)))
+				_, err := s.InsertGroup(t.Context(), iamtest.NewGroup(org.UID, fmt.Sprintf("g%d of %d", n, w)))
 				switch {
 				case err == nil:
 					acknowledged.Add(1)
@@ -268,26 +272,26 @@ func TestKilledSessions(t *testing.T) {
 			}
 		}
 		_, err := killer.Exec(t.Context(), killed)
-		must(t, err)
+		testkit.Must(t, err)
 	}
 	stop()
 	wg.Wait()
 	until(t, killer, killed, 0)
-	if _, err := s.InsertGroup(t.Context(), newGroup(org.UID,
+	if _, err := s.InsertGroup(t.Context(), iamtest.NewGroup(org.UID,
 		"notices")); err != nil { // the first write after the last sessions were killed
 		if !errors.Is(err, fault.Unavailable) {
 			t.Fatal(err)
 		}
 		failed.Add(1)
 	}
-	addGroup(t, s, org.UID, "after")
-	got, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, byUID)
-	must(t, err)
+	iamtest.AddGroup(t, s.IAMStore, org.UID, "after")
+	got, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, iamtest.ByUID)
+	testkit.Must(t, err)
 	if got.Total < acknowledged.Load() || got.Total > acknowledged.Load()+failed.Load()+2 {
 		t.Errorf("%d groups after %d acknowledged and %d failed writes", got.Total, acknowledged.Load(), failed.Load())
 	}
 	t.Logf("%d acknowledged, %d failed", acknowledged.Load(), failed.Load())
-	wantExact(t, s)
+	dbtest.WantExact(t, s.DB)
 }
 
 // TestDeadConnections kills every idle connection. It checks that only the first
@@ -295,54 +299,54 @@ func TestKilledSessions(t *testing.T) {
 func TestDeadConnections(t *testing.T) {
 	address := storetest.Postgres(t)
 	s := storetest.Open(t, address)
-	org := addGroup(t, s, "", "org")
+	org := iamtest.AddGroup(t, s.IAMStore, "", "org")
 	killer, err := pgx.Connect(t.Context(), address)
-	must(t, err)
+	testkit.Must(t, err)
 	defer killer.Close(t.Context())
 	locked, err := killer.Begin(t.Context())
-	must(t, err)
+	testkit.Must(t, err)
 	_, err = locked.Exec(t.Context(), `LOCK TABLE groups`)
-	must(t, err)
+	testkit.Must(t, err)
 	var wg sync.WaitGroup
 	for range 10 { // concurrent reads, so that there are ten connections
 		wg.Go(func() {
 			if _, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{},
-				byUID); err != nil {
+				iamtest.ByUID); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	until(t, killer, `SELECT count(*) FROM pg_locks JOIN pg_database AS d ON d.oid = database
 		WHERE NOT granted AND relation = 'groups'::regclass AND datname = current_database()`, 10)
-	must(t, locked.Rollback(t.Context()))
+	testkit.Must(t, locked.Rollback(t.Context()))
 	wg.Wait()
 	until(t, killer, killed, 0)
-	if _, err := s.InsertGroup(t.Context(), newGroup(org.UID, "notices")); !errors.Is(err, fault.Unavailable) {
+	if _, err := s.InsertGroup(t.Context(), iamtest.NewGroup(org.UID, "notices")); !errors.Is(err, fault.Unavailable) {
 		t.Errorf("the first: %v", err)
 	}
 	for i := range 10 {
-		addGroup(t, s, org.UID, fmt.Sprintf("after %d", i))
+		iamtest.AddGroup(t, s.IAMStore, org.UID, fmt.Sprintf("after %d", i))
 	}
-	wantExact(t, s)
+	dbtest.WantExact(t, s.DB)
 }
 
 func TestSecondOpen(t *testing.T) {
 	path := storetest.SQLite(t)
 	s, err := store.Open(t.Context(), path)
-	must(t, err)
+	testkit.Must(t, err)
 	if other, err := store.Open(t.Context(), path); err == nil {
 		t.Errorf("two stores have one file open (closing it: %v)", other.Close())
 	} else if !strings.Contains(err.Error(), "another holdfastd is using this database") {
 		t.Errorf("error = %v", err)
 	}
-	must(t, s.Close())
+	testkit.Must(t, s.Close())
 	storetest.Open(t, path)
 }
 
 func TestClosed(t *testing.T) {
 	s, err := store.Open(t.Context(), storetest.SQLite(t))
-	must(t, err)
-	must(t, s.Close())
-	_, err = iamdb.New(s).InsertGroup(t.Context(), newGroup("", "a"))
-	wantFault(t, err, fault.Unavailable, fault.Resource{})
+	testkit.Must(t, err)
+	testkit.Must(t, s.Close())
+	_, err = iamdb.New(s).InsertGroup(t.Context(), iamtest.NewGroup("", "a"))
+	testkit.WantFault(t, err, fault.Unavailable, fault.Resource{})
 }

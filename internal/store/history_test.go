@@ -8,11 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrytest"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 	"github.com/holdfast-dev/holdfast/internal/store/replica"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // replace gives the database another history, as if a back-up were restored in its
@@ -28,13 +32,13 @@ func (p pair) replace(t *testing.T) {
 // read or written until the leases in the previous history have ended.
 func TestAnotherHistory(t *testing.T) {
 	p := newPair(t)
-	g := addGroup(t, p.here, "", "g")
-	r := addRepo(t, p.here, g.UID, "app")
+	g := iamtest.AddGroup(t, p.here.IAMStore, "", "g")
+	r := registrytest.AddRepo(t, p.here.RegistryStore, g.UID, "app")
 	setBudget(t, p.here, g.UID, map[resource.Metric]int64{resource.BudgetRepos: 5})
-	renew(t, p.here)
+	dbtest.Renew(t, p.here.DB)
 	wantLimit(t, p.here, g.UID, 5)
 	before, err := p.here.Renew(t.Context(), replica.Position{})
-	must(t, err)
+	testkit.Must(t, err)
 	wantRepo(t, p.here, r.UID, "g", "app")
 	p.exec(t, `UPDATE repos SET name = 'other'`)
 	// the version of the budgets stays the same
@@ -54,9 +58,9 @@ func TestAnotherHistory(t *testing.T) {
 		t.Errorf("a read: %v, want Unavailable", err)
 	}
 	v := map[resource.UID]int64{g.UID.NewChild(): 7}
-	renew(t, p.here)
+	dbtest.Renew(t, p.here.DB)
 	after, err := p.here.Renew(t.Context(), before)
-	must(t, err)
+	testkit.Must(t, err)
 	if after.History != before.History+1 || after.Revision != before.Revision {
 		t.Errorf("at %v, and before at %v", after, before)
 	}
@@ -66,13 +70,13 @@ func TestAnotherHistory(t *testing.T) {
 	if err := p.here.SaveCursors(t.Context(), before.History, v); !errors.Is(err, fault.Aborted) {
 		t.Errorf("cursors of another history: %v, want Aborted", err)
 	}
-	must(t, p.here.SaveCursors(t.Context(), after.History, v))
+	testkit.Must(t, p.here.SaveCursors(t.Context(), after.History, v))
 }
 
 func wantLimit(t *testing.T, s *storetest.Store, group resource.UID, want int64) {
 	t.Helper()
 	all, err := s.DB.Budgets(t.Context())
-	must(t, err)
+	testkit.Must(t, err)
 	above := all.Above(group, resource.BudgetRepos)
 	if len(above) != 1 || above[0].Limits[resource.BudgetRepos] != want {
 		t.Errorf("the budgets are %v, want a limit of %d", above, want)
@@ -85,8 +89,8 @@ func TestAnotherHistoryOnStart(t *testing.T) {
 	p := newPair(t)
 	open := func() {
 		s, err := store.Open(t.Context(), p.url)
-		must(t, err)
-		must(t, s.Close())
+		testkit.Must(t, err)
+		testkit.Must(t, s.Close())
 	}
 	same := quickest(open)
 	p.replace(t)
@@ -101,14 +105,14 @@ func TestAnotherHistoryOnStart(t *testing.T) {
 // the first one does not answer, refuses, or does not exist.
 func TestSeveralServers(t *testing.T) {
 	database, err := url.Parse(storetest.Postgres(t))
-	must(t, err)
+	testkit.Must(t, err)
 	folder := database.Query().Get("host")
 	// a listener that never accepts a connection
 	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	testkit.Must(t, err)
 	defer silent.Close()
 	_, port, err := net.SplitHostPort(silent.Addr().String())
-	must(t, err)
+	testkit.Must(t, err)
 	for name, first := range map[string][2]string{
 		"silent":  {"127.0.0.1", port},
 		"refuses": {"127.0.0.1", "1"},
@@ -120,7 +124,7 @@ func TestSeveralServers(t *testing.T) {
 			address := fmt.Sprintf("postgres://%s@%s?%s", database.User, database.Path, query.Encode())
 			start := time.Now()
 			s := storetest.Open(t, address)
-			renew(t, s)
+			dbtest.Renew(t, s.DB)
 			if took := time.Since(start); took > time.Minute { // without a limit, the attempt would never end
 				t.Errorf("it took %s", took)
 			}

@@ -8,11 +8,13 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
@@ -57,7 +59,7 @@ func (f *filler) fill(v reflect.Value) {
 func (f *filler) fillStruct(v reflect.Value) {
 	switch v.Interface().(type) {
 	case time.Time:
-		v.Set(reflect.ValueOf(epoch.Add(time.Duration(f.n) * time.Second)))
+		v.Set(reflect.ValueOf(iamtest.Epoch.Add(time.Duration(f.n) * time.Second)))
 	case resource.Capabilities:
 		v.Set(reflect.ValueOf(resource.CapabilitySet("groups.list")))
 	default:
@@ -81,7 +83,7 @@ func kept[T any](
 		var want T
 		(&filler{}).fill(reflect.ValueOf(&want).Elem())
 		fit(&want)
-		must(t, insert(t.Context(), want))
+		testkit.Must(t, insert(t.Context(), want))
 		uid := resource.UID(reflect.ValueOf(want).FieldByName("UID").String())
 		for range 2 {
 			got, err := get(t.Context(), uid)
@@ -90,7 +92,7 @@ func kept[T any](
 			}
 		}
 		all, err := list(t.Context(), store.Reach{Under: []resource.UID{org}},
-			resource.Filter{UIDs: resource.UIDFilter{IDs: []resource.UID{uid}}}, byUID)
+			resource.Filter{UIDs: resource.UIDFilter{IDs: []resource.UID{uid}}}, iamtest.ByUID)
 		if err != nil || len(all.Items) != 1 || !reflect.DeepEqual(all.Items[0], want) {
 			t.Errorf("listed %s, %v\nwant   %s", asYAML(all.Items), err, asYAML(want))
 		}
@@ -101,15 +103,15 @@ func kept[T any](
 // somebody adds a field without its column.
 func TestEveryFieldIsKept(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		must(t, s.SetManagedRoles(t.Context(), []resource.Role{ownerRole}))
-		org := addGroup(t, s, "", "org").UID
-		role := resource.Role{UID: org.NewChild(), Name: "role", CreateTime: epoch, UpdateTime: epoch}
-		must(t, s.InsertRole(t.Context(), role))
-		sub := resource.Subscription{UID: org.NewChild(), Sink: "https://sink.test", CreateTime: epoch}
-		must(t, s.InsertSubscription(t.Context(), sub))
+		testkit.Must(t, s.SetManagedRoles(t.Context(), []resource.Role{iamtest.OwnerRole}))
+		org := iamtest.AddGroup(t, s.IAMStore, "", "org").UID
+		role := resource.Role{UID: org.NewChild(), Name: "role", CreateTime: iamtest.Epoch, UpdateTime: iamtest.Epoch}
+		testkit.Must(t, s.InsertRole(t.Context(), role))
+		sub := resource.Subscription{UID: org.NewChild(), Sink: "https://sink.test", CreateTime: iamtest.Epoch}
+		testkit.Must(t, s.InsertSubscription(t.Context(), sub))
 		provider := resource.IdentityProvider{UID: org.NewChild(), Name: "p", DefaultRole: role.UID, OIDC: &resource.OIDC{},
-			CreateTime: epoch, UpdateTime: epoch}
-		must(t, s.InsertProvider(t.Context(), provider))
+			CreateTime: iamtest.Epoch, UpdateTime: iamtest.Epoch}
+		testkit.Must(t, s.InsertProvider(t.Context(), provider))
 
 		t.Run("groups", kept(func(g *resource.Group) {
 			g.UID, g.Kind = org.NewChild(), resource.OrgUnspecified
@@ -128,11 +130,11 @@ func TestEveryFieldIsKept(t *testing.T) {
 			p.Realm = p.OwnRealm()
 		}, s.InsertProvider, s.Provider, s.Providers, org))
 		t.Run("account associations", kept(func(a *resource.AccountAssociation) {
-			a.UID = addGroup(t, s, org, "accounts").UID
+			a.UID = iamtest.AddGroup(t, s.IAMStore, org, "accounts").UID
 		},
 			s.InsertAssociation, s.Association, s.Associations, org))
 		t.Run("budgets", kept(func(b *resource.Budget) {
-			b.UID, b.UpdateTime = addGroup(t, s, org, "budget").UID, b.CreateTime
+			b.UID, b.UpdateTime = iamtest.AddGroup(t, s.IAMStore, org, "budget").UID, b.CreateTime
 		},
 			func(ctx context.Context, b resource.Budget) error {
 				s.Now = func() time.Time { return b.CreateTime }
@@ -154,8 +156,9 @@ func TestEveryFieldIsKept(t *testing.T) {
 			// Passkeys and recovery codes have tables of their own.
 			a.UID, a.Identity, a.Passkeys, a.RecoveryCodes = org.NewChild(), resource.NewRoot(), nil, 0
 		}, func(ctx context.Context, a resource.Account) error {
-			return s.InsertAccount(ctx, a, resource.Identity{UID: a.Identity, CreateTime: epoch, UpdateTime: epoch,
-				LastSeenTime: epoch})
+			return s.InsertAccount(ctx, a, resource.Identity{UID: a.Identity, CreateTime: iamtest.Epoch,
+				UpdateTime:   iamtest.Epoch,
+				LastSeenTime: iamtest.Epoch})
 		}, s.Account, s.Accounts, org))
 		t.Run("repos", kept(func(r *registry.Repo) { r.UID = org.NewChild() }, s.InsertRepo, s.Repo, s.Repos, org))
 		t.Run("subscriptions", kept(func(v *resource.Subscription) {
@@ -177,13 +180,13 @@ func TestEveryFieldIsKept(t *testing.T) {
 		t.Run("access rules", kept(func(r *resource.AccessRule) {
 			r.UID, r.Role, r.Requester = org.NewChild(), role.UID, role.UID
 		}, s.InsertAccessRule, s.AccessRule, s.AccessRules, org))
-		rule := resource.AccessRule{UID: org.NewChild(), Role: role.UID, CreateTime: epoch, UpdateTime: epoch}
-		must(t, s.InsertAccessRule(t.Context(), rule))
+		rule := resource.AccessRule{UID: org.NewChild(), Role: role.UID, CreateTime: iamtest.Epoch, UpdateTime: iamtest.Epoch}
+		testkit.Must(t, s.InsertAccessRule(t.Context(), rule))
 		t.Run("access requests", kept(func(r *resource.AccessRequest) {
 			r.UID, r.Role, r.Rule, r.Identity = org.NewChild(), role.UID, rule.UID, org.NewChild()
 		}, s.InsertAccessRequest, s.AccessRequest, s.AccessRequests, org))
 		t.Run("registry upstreams", kept(func(u *registry.Upstream) {
-			u.UID, u.Credentials.Plain = addGroup(t, s, org, "mirror").UID.NewChild(), ""
+			u.UID, u.Credentials.Plain = iamtest.AddGroup(t, s.IAMStore, org, "mirror").UID.NewChild(), ""
 		}, s.InsertUpstream, s.Upstream, s.Upstreams, org))
 		t.Run("advisory feeds", kept(func(f *vuln.AdvisoryFeed) {
 			f.UID = org.NewChild()

@@ -11,11 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // A row contains the fields of a resource that decide whether and where it is in a list.
@@ -156,7 +159,7 @@ func (f *forest) addGroup(t *testing.T) {
 	}
 	f.groupNames[key] = true
 	_, err := f.s.InsertGroup(t.Context(), g)
-	must(t, err)
+	testkit.Must(t, err)
 	f.parents = append(f.parents, g.UID)
 	f.groups.rows = append(f.groups.rows, row{uid: g.UID, name: g.Name, created: g.CreateTime.UnixMilli(),
 		updated: g.UpdateTime.UnixMilli()})
@@ -170,7 +173,7 @@ func (f *forest) addIdentity(t *testing.T) {
 	} else {
 		i.Relationship.ClaimMatch = &resource.ClaimMatch{Issuer: "https://issuer.test", Subject: "s"}
 	}
-	must(t, f.s.InsertIdentity(t.Context(), i))
+	testkit.Must(t, f.s.InsertIdentity(t.Context(), i))
 	f.identities.rows = append(f.identities.rows, row{
 		uid: i.UID, name: i.Name, created: i.CreateTime.UnixMilli(), updated: i.UpdateTime.UnixMilli(),
 		relationship: i.Relationship.Type(),
@@ -185,7 +188,7 @@ func (f *forest) addRole(t *testing.T) {
 		return
 	}
 	f.roleNames[key] = true
-	must(t, f.s.InsertRole(t.Context(), r))
+	testkit.Must(t, f.s.InsertRole(t.Context(), r))
 	f.roles.rows = append(f.roles.rows, row{uid: r.UID, name: r.Name, created: r.CreateTime.UnixMilli(),
 		updated: r.UpdateTime.UnixMilli()})
 }
@@ -201,7 +204,7 @@ func (f *forest) addBinding(t *testing.T) {
 	}
 	f.boundAlready[key] = true
 	_, err := f.s.InsertBindings(t.Context(), []resource.RoleBinding{b})
-	must(t, err)
+	testkit.Must(t, err)
 	f.bindings.rows = append(f.bindings.rows, row{uid: b.UID, created: b.CreateTime.UnixMilli(), identity: b.Identity,
 		role: b.Role})
 }
@@ -211,31 +214,31 @@ func (f *forest) addBinding(t *testing.T) {
 func (f *forest) addAround(t *testing.T, group resource.UID) {
 	role := f.roles.rows[f.r.IntN(8)].uid
 	if f.r.IntN(2) == 0 {
-		a := newAssociation(group, fmt.Sprintf("a%d", f.r.IntN(20)))
+		a := iamtest.NewAssociation(group, fmt.Sprintf("a%d", f.r.IntN(20)))
 		a.CreateTime, a.UpdateTime = f.time(), f.time()
-		must(t, f.s.InsertAssociation(t.Context(), a))
+		testkit.Must(t, f.s.InsertAssociation(t.Context(), a))
 		f.associations.rows = append(f.associations.rows,
 			row{uid: a.UID, name: a.Name, created: a.CreateTime.UnixMilli(), updated: a.UpdateTime.UnixMilli()})
 	}
 	for range f.r.IntN(3) {
-		i := newInvite(group, role)
+		i := iamtest.NewInvite(group, role)
 		i.UID, i.KeyID, i.CreateTime = group+f.segment(), fmt.Sprintf("k%d", f.r.IntN(20)), f.time()
 		_, err := f.s.InsertInvite(t.Context(), i)
-		must(t, err)
+		testkit.Must(t, err)
 		f.invites.rows = append(f.invites.rows, row{uid: i.UID, key: i.KeyID, created: i.CreateTime.UnixMilli()})
 	}
 	if f.r.IntN(2) == 0 {
 		return
 	}
-	p := newProvider(group, role, fmt.Sprintf("p%d", f.r.IntN(20)))
+	p := iamtest.NewProvider(group, role, fmt.Sprintf("p%d", f.r.IntN(20)))
 	p.UID, p.CreateTime, p.UpdateTime = group+f.segment(), f.time(), f.time()
-	must(t, f.s.InsertProvider(t.Context(), p))
+	testkit.Must(t, f.s.InsertProvider(t.Context(), p))
 	f.providers.rows = append(f.providers.rows,
 		row{uid: p.UID, name: p.Name, created: p.CreateTime.UnixMilli(), updated: p.UpdateTime.UnixMilli()})
 	for n := range f.r.IntN(5) {
-		m := newMapping(p.UID, role, fmt.Sprint(n))
+		m := iamtest.NewMapping(p.UID, role, fmt.Sprint(n))
 		m.UID, m.CreateTime = p.UID+f.segment(), f.time()
-		must(t, f.s.InsertMapping(t.Context(), m))
+		testkit.Must(t, f.s.InsertMapping(t.Context(), m))
 		f.mappings.rows = append(f.mappings.rows, row{uid: m.UID, created: m.CreateTime.UnixMilli()})
 	}
 }
@@ -252,7 +255,7 @@ func (f *forest) thin(t *testing.T) {
 			if errors.Is(err, fault.FailedPrecondition) {
 				return false
 			}
-			must(t, err)
+			testkit.Must(t, err)
 			return true
 		})
 	}
@@ -264,7 +267,7 @@ func (f *forest) thin(t *testing.T) {
 	cut(f.roles, func(uid resource.UID) error { return f.s.DeleteRole(ctx, uid) })
 	cut(f.groups, func(uid resource.UID) error { return f.s.DeleteGroup(ctx, uid, "") })
 	for _, i := range f.identities.rows[8:12] { // these identities have no bindings
-		must(t, f.s.DeleteIdentity(ctx, i.uid))
+		testkit.Must(t, f.s.DeleteIdentity(ctx, i.uid))
 	}
 	f.identities.rows = slices.Delete(f.identities.rows, 8, 12)
 }
@@ -475,7 +478,7 @@ func TestEveryShape(t *testing.T) {
 			r, filter, p := f.reach(k), f.filter(k), f.request(k)
 			k.walk(t, r, filter, p)
 		}
-		wantExact(t, s)
+		dbtest.WantExact(t, s.DB)
 	})
 }
 
@@ -505,14 +508,14 @@ func (k *kind) walk(t *testing.T, r store.Reach, f resource.Filter, p page.Reque
 func TestCursorsHold(t *testing.T) {
 	const rounds, writers = 1, 2
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		org := addGroup(t, s, "", "org")
+		org := iamtest.AddGroup(t, s.IAMStore, "", "org")
 		var folders []resource.UID
 		stays := map[resource.UID]int{}
 		for i := range 6 {
-			folder := addGroup(t, s, org.UID, fmt.Sprintf("folder %d", i)).UID
+			folder := iamtest.AddGroup(t, s.IAMStore, org.UID, fmt.Sprintf("folder %d", i)).UID
 			folders, stays[folder] = append(folders, folder), 0
 			for j := range 25 {
-				stays[addGroup(t, s, folder, fmt.Sprintf("m%d", j)).UID] = 0
+				stays[iamtest.AddGroup(t, s.IAMStore, folder, fmt.Sprintf("m%d", j)).UID] = 0
 			}
 		}
 		slices.Sort(folders)
@@ -527,7 +530,7 @@ func TestCursorsHold(t *testing.T) {
 		for range rounds {
 			for _, r := range reaches {
 				for _, field := range groupOrders {
-					seen := walkAll(t, s, r, page.Request{Size: 7, Order: field})
+					seen := iamtest.WalkAll(t, s.IAMStore, r, page.Request{Size: 7, Order: field})
 					for uid := range stays {
 						if seen[uid] != 1 {
 							t.Fatalf("by %v: %s was seen %d times", field, uid, seen[uid])
@@ -538,7 +541,7 @@ func TestCursorsHold(t *testing.T) {
 		}
 		stop()
 		wg.Wait()
-		wantExact(t, s)
+		dbtest.WantExact(t, s.DB)
 	})
 }
 
@@ -547,30 +550,13 @@ var groupOrders = []page.Order{
 		Desc: true}, {Field: "create_time"}, {Field: "create_time", Desc: true},
 }
 
-// walkAll reads all pages and returns how often it has seen each group.
-func walkAll(t *testing.T, s *storetest.Store, r store.Reach, p page.Request) map[resource.UID]int {
-	t.Helper()
-	seen := map[resource.UID]int{}
-	for {
-		got, err := s.Groups(t.Context(), r, resource.Filter{}, p)
-		must(t, err)
-		for _, g := range got.Items {
-			seen[g.UID]++
-		}
-		if got.Last == nil {
-			return seen
-		}
-		p.After = got.Last
-	}
-}
-
 // churn inserts, renames and deletes groups until ctx ends.
 func churn(ctx context.Context, t *testing.T, s *storetest.Store, folders []resource.UID, writer int) {
 	const most = 12
 	var mine []resource.UID
 	whole := context.WithoutCancel(ctx)
 	for n := 0; ctx.Err() == nil; n++ {
-		g := newGroup(folders[rand.IntN(len(folders))], fmt.Sprintf("m%d of %d", n, writer))
+		g := iamtest.NewGroup(folders[rand.IntN(len(folders))], fmt.Sprintf("m%d of %d", n, writer))
 		_, err := s.InsertGroup(whole, g)
 		mine = append(mine, g.UID)
 		_, renamed := store.Edit(whole, mine[rand.IntN(len(mine))], s.Group, s.UpdateGroup, func(g *resource.Group) error {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
@@ -108,105 +107,4 @@ func Encode(v any) (string, error) {
 		return "", fmt.Errorf("encode event: %w", err)
 	}
 	return string(b), nil
-}
-
-const eventColumns = `seq, id, type, subject, grp, actor, at_ms, before_json, after_json`
-
-// Events returns up to n events after the one numbered after. If transactions run
-// concurrently, an event with a lower number may still appear later: see outbox.Tail.
-func (s *DB) Events(ctx context.Context, after int64, n int) ([]resource.Event, error) {
-	return s.events(ctx, `SELECT `+eventColumns+` FROM outbox WHERE seq > $1 ORDER BY seq LIMIT $2`, after, n)
-}
-
-// EventsBefore returns up to n events before the one numbered before, newest first. It
-// selects the events in group and in the groups below it; "" selects the events in all
-// groups. It reads at most reach events. It also returns the number of the event at which
-// it stopped, or 0 if there are no older events.
-func (s *DB) EventsBefore(
-	ctx context.Context, group resource.UID, before int64, n, reach int,
-) (events []resource.Event, stopped int64, _ error) {
-	err := s.Row(ctx, `SELECT coalesce(min(seq), 0) FROM (SELECT seq FROM outbox WHERE seq < $1
-		ORDER BY seq DESC LIMIT $2) AS t`,
-		[]any{before, reach}, &stopped)
-	if err != nil || stopped == 0 {
-		return nil, 0, err
-	}
-	text, args := `SELECT `+eventColumns+` FROM outbox WHERE seq < $1 AND seq >= $2`, []any{before, stopped}
-	if group != "" {
-		text += ` AND (grp = $4 OR grp > $5 AND grp < $6 OR subject > $5 AND subject < $6)`
-		args = append(args, n, string(group), string(group)+"/", string(group)+"0")
-	} else {
-		args = append(args, n)
-	}
-	if events, err = s.events(ctx, text+` ORDER BY seq DESC LIMIT $3`, args...); err != nil {
-		return nil, 0, err
-	}
-	if len(events) == n {
-		stopped = events[n-1].Seq
-	}
-	return events, stopped, nil
-}
-
-// EventsOfRequest returns up to n events in an organization that one request caused.
-// The organization is needed because clients choose the ids of their requests, so
-// clients of other organizations may have used the same id.
-func (s *DB) EventsOfRequest(ctx context.Context, request string, org resource.UID, n int) ([]resource.Event, error) {
-	args, text := eventsOfRequest(request, org, n)
-	return s.events(ctx, text, args...)
-}
-
-// eventsOfRequest returns the statement that EventsOfRequest runs.
-func eventsOfRequest(request string, org resource.UID, n int) (args []any, text string) {
-	return []any{request, string(org), string(org) + "0", n}, `SELECT ` + eventColumns + ` FROM outbox
-		WHERE request = $1 AND request <> '' AND grp >= $2 AND grp < $3 ORDER BY grp, seq LIMIT $4`
-}
-
-// EventNumber returns the number of the first event that was recorded at a time or later.
-// It is only as exact as the clocks of the replicas. If there is no such event, it returns
-// the number after the last event.
-func (s *DB) EventNumber(ctx context.Context, at time.Time) (int64, error) {
-	var low, high int64 // every event before low is older than at, and event high is not older
-	err := s.Row(ctx, `SELECT (SELECT coalesce(min(seq), 1) FROM outbox),
-		(SELECT coalesce(max(seq), 0) + 1 FROM outbox)`, nil, &low, &high)
-	for err == nil && low < high {
-		middle := low + (high-low)/2
-		var seq, when int64
-		if err = s.Row(ctx, `SELECT seq, at_ms FROM outbox WHERE seq >= $1 ORDER BY seq LIMIT 1`, []any{middle}, &seq,
-			&when); err != nil {
-			break
-		}
-		if when < MS(at) {
-			low = seq + 1
-		} else {
-			high = middle
-		}
-	}
-	return low, err
-}
-
-// PruneEvents removes up to n of the oldest events that were recorded before a
-// time, and returns how many it removed.
-func (s *DB) PruneEvents(ctx context.Context, before time.Time, n int) (int, error) {
-	gone, err := s.Exec(ctx,
-		`DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox ORDER BY seq LIMIT $2) AND at_ms < $1`,
-		MS(before), n)
-	return int(gone), err
-}
-
-func (s *DB) events(ctx context.Context, text string, args ...any) ([]resource.Event, error) {
-	return ReadAll(ctx, s.Rows, func(row Scanner) (e resource.Event, _ error) {
-		var actor, before, after string
-		var at int64
-		if err := row.Scan(&e.Seq, &e.ID, &e.Type, &e.Subject, &e.Group, &actor, &at, &before, &after); err != nil {
-			return e, err
-		}
-		e.Time, e.Before, e.After = FromMS(at), []byte(before), []byte(after)
-		return e, json.Unmarshal([]byte(actor), &e.Actor)
-	}, text, args...)
-}
-
-// LastEvent returns the number of the newest visible event, or 0.
-func (s *DB) LastEvent(ctx context.Context) (n int64, err error) {
-	err = s.Row(ctx, `SELECT coalesce(max(seq), 0) FROM outbox`, nil, &n)
-	return n, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/plantest"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
@@ -213,7 +214,7 @@ func (tr tree) searched(e engine.Engine, add func(store.Query, string, string, b
 		return text
 	})
 	add(store.Query{}, "changes of a request", "outbox_request", false, func(q *store.Query) (text string) {
-		q.Args, text = store.EventsOfRequest("r7", tr.folders[0], 200)
+		q.Args, text = outbox.RequestQuery("r7", tr.folders[0], 200)
 		return text
 	})
 }
@@ -358,5 +359,5 @@ func TestPlansOfSQLite(t *testing.T) {
 
 func TestPlansOfPostgres(t *testing.T) {
 	var tr tree
-	plantest.Postgres(t, insertTree(t, 30_000, &tr), func(db *store.DB) []plantest.Shape { return tr.shapes(db.Engine) })
+	plantest.Postgres(t, insertTree(t, 4000, &tr), func(db *store.DB) []plantest.Shape { return tr.shapes(db.Engine) })
 }

@@ -9,12 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrytest"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 	"github.com/holdfast-dev/holdfast/internal/store/replica"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // A pair is two processes that share a database.
@@ -27,7 +31,7 @@ type pair struct {
 func newPair(t *testing.T) pair {
 	url := storetest.Postgres(t)
 	db, err := sql.Open("pgx", url)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return pair{storetest.Open(t, url), storetest.Open(t, url), db, url}
 }
@@ -35,39 +39,7 @@ func newPair(t *testing.T) pair {
 func (p pair) exec(t *testing.T, text string) {
 	t.Helper()
 	_, err := p.db.ExecContext(t.Context(), text)
-	must(t, err)
-}
-
-// renew makes a process write its heartbeat and apply new changes. If the
-// history of the database has changed, that takes as long as a lease.
-func renew(t *testing.T, s *storetest.Store) {
-	t.Helper()
-	newest, err := s.Renew(t.Context(), replica.Position{})
-	for start := time.Now(); errors.Is(err, fault.Unavailable) && time.Since(start) < time.Minute; {
-		time.Sleep(50 * time.Millisecond)
-		newest, err = s.Renew(t.Context(), replica.Position{})
-	}
-	must(t, err)
-	_, err = s.Renew(t.Context(), newest)
-	must(t, err)
-}
-
-// follow calls renew, and then renews the lease of a process continuously until the test ends.
-func follow(t *testing.T, s *storetest.Store) {
-	t.Helper()
-	renew(t, s)
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	t.Cleanup(func() { cancel(); wg.Wait() })
-	wg.Go(func() {
-		var newest replica.Position
-		for ctx.Err() == nil {
-			var err error
-			if newest, err = s.Renew(ctx, newest); err != nil && ctx.Err() == nil {
-				t.Error(err)
-			}
-		}
-	})
+	testkit.Must(t, err)
 }
 
 // rename changes the name of a repo.
@@ -77,7 +49,7 @@ func rename(t *testing.T, s *storetest.Store, uid resource.UID, name string) {
 		r.Name = name
 		return nil
 	})
-	must(t, err)
+	testkit.Must(t, err)
 }
 
 // wantRepo checks that a path leads to the repo uid, or to no repo if uid is "".
@@ -99,10 +71,10 @@ func wantDescription(t *testing.T, s *storetest.Store, uid resource.UID, descrip
 // or delete has returned in one process, the other process no longer finds the old path.
 func TestOneRemembersWhileAnotherChanges(t *testing.T) {
 	p := newPair(t)
-	g := addGroup(t, p.here, "", "g")
-	r := addRepo(t, p.here, g.UID, "0")
-	follow(t, p.here)
-	follow(t, p.there)
+	g := iamtest.AddGroup(t, p.here.IAMStore, "", "g")
+	r := registrytest.AddRepo(t, p.here.RegistryStore, g.UID, "0")
+	dbtest.Follow(t, p.here.DB)
+	dbtest.Follow(t, p.there.DB)
 	for i := range 100 {
 		wantRepo(t, p.here, r.UID, "g", strconv.Itoa(i))
 		rename(t, p.there, r.UID, strconv.Itoa(i+1))
@@ -117,12 +89,12 @@ func TestOneRemembersWhileAnotherChanges(t *testing.T) {
 		g.Name = "firm"
 		return nil
 	})
-	must(t, err)
+	testkit.Must(t, err)
 	wantRepo(t, p.here, "", "g", "100")
 	wantRepo(t, p.here, r.UID, "firm", "100")
-	must(t, p.there.DeleteRepo(t.Context(), r.UID))
+	testkit.Must(t, p.there.DeleteRepo(t.Context(), r.UID))
 	wantRepo(t, p.here, "", "firm", "100")
-	must(t, p.there.DeleteGroup(t.Context(), g.UID, ""))
+	testkit.Must(t, p.there.DeleteGroup(t.Context(), g.UID, ""))
 	if _, err := p.here.Group(t.Context(), g.UID); !errors.Is(err, fault.NotFound) {
 		t.Errorf("after the delete: %v, want NotFound", err)
 	}
@@ -132,9 +104,9 @@ func TestOneRemembersWhileAnotherChanges(t *testing.T) {
 // that no change is lost and that each reads the changes of the other.
 func TestTwoChangeAndReadTheSame(t *testing.T) {
 	p := newPair(t)
-	g := addGroup(t, p.here, "", "g")
-	follow(t, p.here)
-	follow(t, p.there)
+	g := iamtest.AddGroup(t, p.here.IAMStore, "", "g")
+	dbtest.Follow(t, p.here.DB)
+	dbtest.Follow(t, p.there.DB)
 	var wg sync.WaitGroup
 	for range 3 {
 		for _, s := range []pair{p, {here: p.there, there: p.here}} {
@@ -157,20 +129,20 @@ func TestTwoChangeAndReadTheSame(t *testing.T) {
 // changes have a gap, or if the database was replaced by an older copy.
 func TestNobodyTrustsALostRecord(t *testing.T) {
 	p := newPair(t)
-	g := addGroup(t, p.here, "", "g")
-	r := addRepo(t, p.here, g.UID, "app")
+	g := iamtest.AddGroup(t, p.here.IAMStore, "", "g")
+	r := registrytest.AddRepo(t, p.here.RegistryStore, g.UID, "app")
 	was := "app"
 	for name, text := range map[string]string{
 		"a gap":  `UPDATE revision SET rev = rev + 1 WHERE id = 1`,
 		"a past": `UPDATE revision SET rev = rev - 50 WHERE id = 1`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			renew(t, p.here)
+			dbtest.Renew(t, p.here.DB)
 			wantRepo(t, p.here, r.UID, "g", was)
 			p.exec(t, `UPDATE repos SET name = '`+name+`'`)
 			wantRepo(t, p.here, r.UID, "g", was)
 			p.exec(t, text)
-			renew(t, p.here)
+			dbtest.Renew(t, p.here.DB)
 			wantRepo(t, p.here, "", "g", was)
 			was = name
 		})
@@ -182,19 +154,19 @@ func TestNobodyTrustsALostRecord(t *testing.T) {
 // the change as applied only after the caches were cleared.
 func TestCachesAreClearedBeforeTheyAreAnnounced(t *testing.T) {
 	p := newPair(t)
-	renew(t, p.here)
+	dbtest.Renew(t, p.here.DB)
 	newest, err := p.here.Renew(t.Context(), replica.Position{})
-	must(t, err)
+	testkit.Must(t, err)
 	p.exec(t, `UPDATE revision SET rev = rev + 1 WHERE id = 1`)
 	newest.Revision++
 	var announced []int64 // the revisions in the heartbeat at the moments when the caches were cleared
 	p.here.OnRevision(func() {
 		var at int64
-		must(t, p.db.QueryRowContext(t.Context(), `SELECT max(grants_at) FROM replicas`).Scan(&at))
+		testkit.Must(t, p.db.QueryRowContext(t.Context(), `SELECT max(grants_at) FROM replicas`).Scan(&at))
 		announced = append(announced, at)
 	})
 	_, err = p.here.Renew(t.Context(), newest)
-	must(t, err)
+	testkit.Must(t, err)
 	if len(announced) == 0 || announced[0] >= newest.Revision {
 		t.Errorf("when the caches were cleared for %d, it had announced %v", newest.Revision, announced)
 	}
@@ -220,9 +192,9 @@ func quickest(do func()) time.Duration {
 // does not wait for it again.
 func TestASilentProcessForgets(t *testing.T) {
 	p := newPair(t)
-	g := addGroup(t, p.here, "", "g")
-	r := addRepo(t, p.here, g.UID, "app")
-	renew(t, p.here)
+	g := iamtest.AddGroup(t, p.here.IAMStore, "", "g")
+	r := registrytest.AddRepo(t, p.here.RegistryStore, g.UID, "app")
+	dbtest.Renew(t, p.here.DB)
 	wantRepo(t, p.here, r.UID, "g", "app")
 	start := time.Now()
 	rename(t, p.there, r.UID, "changed")
@@ -256,10 +228,10 @@ func TestNobodyStandsInTheWayOfARenewal(t *testing.T) {
 // waits for it.
 func TestOneThatLeavesIsNotWaitedFor(t *testing.T) {
 	p := newPair(t)
-	renew(t, p.here)
-	must(t, p.here.Close())
+	dbtest.Renew(t, p.here.DB)
+	testkit.Must(t, p.here.Close())
 	var n int
-	must(t, p.db.QueryRowContext(t.Context(), `SELECT count(*) FROM replicas`).Scan(&n))
+	testkit.Must(t, p.db.QueryRowContext(t.Context(), `SELECT count(*) FROM replicas`).Scan(&n))
 	if n != 0 {
 		t.Errorf("%d replicas are left", n)
 	}
@@ -269,8 +241,8 @@ func TestOneThatLeavesIsNotWaitedFor(t *testing.T) {
 // if there are more concurrent changes than connections.
 func TestManyChangeGrants(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		must(t, s.SetManagedRoles(t.Context(), []resource.Role{ownerRole}))
-		org := addGroup(t, s, "", "org").UID
+		testkit.Must(t, s.SetManagedRoles(t.Context(), []resource.Role{iamtest.OwnerRole}))
+		org := iamtest.AddGroup(t, s.IAMStore, "", "org").UID
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		s.OnGrantChange(func(_ context.Context, revision int64) {
@@ -281,7 +253,7 @@ func TestManyChangeGrants(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 100 {
 			wg.Go(func() {
-				b := resource.RoleBinding{UID: org.NewChild(), Identity: resource.NewRoot(), Role: ownerRole.UID}
+				b := resource.RoleBinding{UID: org.NewChild(), Identity: resource.NewRoot(), Role: iamtest.OwnerRole.UID}
 				if _, err := s.InsertBindings(ctx, []resource.RoleBinding{b}); err != nil {
 					t.Error(err)
 				}
@@ -289,4 +261,28 @@ func TestManyChangeGrants(t *testing.T) {
 		}
 		wg.Wait()
 	})
+}
+
+// TestOldestReplica checks that a process knows the version of the oldest process that shares the
+// database. A process of version 0.1 writes heartbeats without the number of its migrations.
+func TestOldestReplica(t *testing.T) {
+	p := newPair(t)
+	dbtest.Renew(t, p.here.DB)
+	dbtest.Renew(t, p.there.DB)
+	dbtest.Renew(t, p.here.DB)
+	known, err := store.KnownSchema()
+	testkit.Must(t, err)
+	if got := p.here.OldestReplica(); got != known {
+		t.Errorf("two processes of this version know the migrations up to %d, want %d", got, known)
+	}
+	p.exec(t, `INSERT INTO replicas (id, beat, renew_ms, grants_at) VALUES ('old', 1, 0, 0)`)
+	dbtest.Renew(t, p.here.DB)
+	if got := p.here.OldestReplica(); got != 100 {
+		t.Errorf("with a process of version 0.1, all know the migrations up to %d, want 100", got)
+	}
+	p.exec(t, `DELETE FROM replicas WHERE id = 'old'`)
+	dbtest.Renew(t, p.here.DB)
+	if got := p.here.OldestReplica(); got != known {
+		t.Errorf("after it has stopped, all know the migrations up to %d, want %d", got, known)
+	}
 }

@@ -10,8 +10,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrytest"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // TestNobodyReadsWhatWasBefore checks that after a change to a group has returned, a read returns
@@ -20,7 +22,7 @@ func TestNobodyReadsWhatWasBefore(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		g := resource.Group{UID: resource.NewRoot(), Name: "g", CreateTime: s.Now(), UpdateTime: s.Now()}
 		_, err := s.InsertGroup(t.Context(), g)
-		must(t, err)
+		testkit.Must(t, err)
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
@@ -47,7 +49,7 @@ func TestNobodyReadsWhatWasBefore(t *testing.T) {
 		if err != nil || got.Description != "200" {
 			t.Errorf("description = %q, %v, want 200", got.Description, err)
 		}
-		must(t, s.DeleteGroup(t.Context(), g.UID, ""))
+		testkit.Must(t, s.DeleteGroup(t.Context(), g.UID, ""))
 		if _, err := s.Group(t.Context(), g.UID); !errors.Is(err, fault.NotFound) {
 			t.Errorf("after the delete: %v, want NotFound", err)
 		}
@@ -81,8 +83,8 @@ func TestNobodyFindsARepoWhereItWas(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: s.Now(), UpdateTime: s.Now()}
 		_, err := s.InsertGroup(t.Context(), org)
-		must(t, err)
-		r := addRepo(t, s, org.UID, "app")
+		testkit.Must(t, err)
+		r := registrytest.AddRepo(t, s.RegistryStore, org.UID, "app")
 		want := func(uid resource.UID, names ...string) {
 			t.Helper()
 			wantRepo(t, s, uid, names...)
@@ -92,18 +94,18 @@ func TestNobodyFindsARepoWhereItWas(t *testing.T) {
 			g.Name = "firm"
 			return nil
 		})
-		must(t, err)
+		testkit.Must(t, err)
 		want("", "org", "app")
 		want(r.UID, "firm", "app")
 		_, err = store.Edit(t.Context(), r.UID, s.Repo, s.UpdateRepo, func(r *registry.Repo) error {
 			r.Name = "tool"
 			return nil
 		})
-		must(t, err)
+		testkit.Must(t, err)
 		want("", "firm", "app")
 		want(r.UID, "firm", "tool")
-		must(t, s.DeleteRepo(t.Context(), r.UID))
+		testkit.Must(t, s.DeleteRepo(t.Context(), r.UID))
 		want("", "firm", "tool")
-		want(addRepo(t, s, org.UID, "tool").UID, "firm", "tool")
+		want(registrytest.AddRepo(t, s.RegistryStore, org.UID, "tool").UID, "firm", "tool")
 	})
 }

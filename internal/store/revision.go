@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -65,10 +66,16 @@ func (t *Tx) RoleChanged(role resource.UID) { t.changed(GrantChange{Role: role})
 // another repo than before, or to none.
 func (t *Tx) PathsChanged() { t.changed(GrantChange{}) }
 
-// TableChanged makes every replica read a cached table again: see CachedTable.
+// TableChanged makes every replica read a cached table again: see package tablecache.
 func (t *Tx) TableChanged(ctx context.Context, row RevisionRow) error {
 	t.changed(GrantChange{})
 	return t.Later(ctx, `UPDATE revision SET rev = rev + 1 WHERE id = $1`, row)
+}
+
+// TableVersion returns the number of changes that TableChanged has announced for a row.
+func (s *DB) TableVersion(ctx context.Context, row RevisionRow) (version int64, err error) {
+	err = s.Row(ctx, `SELECT rev FROM revision WHERE id = $1`, []any{row}, &version)
+	return version, err
 }
 
 // LockRevision locks the revision until the commit, so that transactions that call it, and
@@ -215,6 +222,16 @@ func (s *DB) Replicas() int {
 		return 1
 	}
 	return s.replica.Count()
+}
+
+// OldestReplica returns the number of the last migration that the programs of all
+// replicas know. It is lower than the schema of the database while replicas of two
+// versions share it.
+func (s *DB) OldestReplica() int64 {
+	if !s.Engine.Postgres {
+		return math.MaxInt64
+	}
+	return s.replica.Oldest()
 }
 
 // Lag returns how many revisions this process had not applied when it last renewed its

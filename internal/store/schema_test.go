@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // previousSchema returns the number of the last migration in the previous version.
@@ -15,13 +17,13 @@ import (
 func previousSchema(t *testing.T) int64 {
 	t.Helper()
 	text, err := os.ReadFile("../../PREVIOUS")
-	must(t, err)
+	testkit.Must(t, err)
 	m := regexp.MustCompile(`(?m)^schema (\d+)$`).FindStringSubmatch(string(text))
 	if m == nil {
 		t.Fatal("PREVIOUS names no schema")
 	}
 	n, err := strconv.ParseInt(m[1], 10, 64)
-	must(t, err)
+	testkit.Must(t, err)
 	return n
 }
 
@@ -39,15 +41,15 @@ var unused = regexp.MustCompile(`-- unused since schema (\d+)`)
 func TestMigrationsExpand(t *testing.T) {
 	before := previousSchema(t)
 	files, err := filepath.Glob("schema/*.sql")
-	must(t, err)
+	testkit.Must(t, err)
 	for _, file := range files {
 		number, err := strconv.ParseInt(filepath.Base(file)[:4], 10, 64)
-		must(t, err)
+		testkit.Must(t, err)
 		if number <= before {
 			continue
 		}
 		text, err := os.ReadFile(file)
-		must(t, err)
+		testkit.Must(t, err)
 		for _, why := range breaks(string(text), before) {
 			t.Errorf("%s: %s", file, why)
 		}

@@ -7,10 +7,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // iamWrites contains the writes whose consequences clients can ask for.
@@ -32,7 +35,7 @@ func TestRehearse(t *testing.T) {
 		for _, name := range iamWrites {
 			t.Run(name, func(t *testing.T) { rehearseAct(t, s, name, &heard) })
 		}
-		wantExact(t, s)
+		dbtest.WantExact(t, s.DB)
 	})
 }
 
@@ -43,8 +46,8 @@ func rehearseAct(t *testing.T, s *storetest.Store, name string, heard *int) {
 		t.Fatal("there is no such write")
 	}
 	before, quiet := everything(t, s), *heard
-	must(t, s.Simulate(t.Context(), func(ctx context.Context, r *store.Simulation) error {
-		g := newGroup(st.org.UID, "made-before")
+	testkit.Must(t, s.Simulate(t.Context(), func(ctx context.Context, r *store.Simulation) error {
+		g := iamtest.NewGroup(st.org.UID, "made-before")
 		if _, err := st.InsertGroup(ctx, g); err != nil {
 			return err
 		}
@@ -75,20 +78,20 @@ func rehearseAct(t *testing.T, s *storetest.Store, name string, heard *int) {
 	if diff := cmp.Diff(before, everything(t, s)); diff != "" || *heard != quiet {
 		t.Errorf("a rehearsal left something; %d watchers ran\n%s", *heard-quiet, diff)
 	}
-	must(t, act.fine(t.Context()))
+	testkit.Must(t, act.fine(t.Context()))
 }
 
 // TestRehearseChanges checks that a simulation reports the changes to grants of all its writes.
 func TestRehearseChanges(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		st := newStage(t, s, "org")
-		must(t, s.Simulate(t.Context(), func(ctx context.Context, r *store.Simulation) error {
-			must(t, st.DeleteBinding(ctx, st.b.UID))
+		testkit.Must(t, s.Simulate(t.Context(), func(ctx context.Context, r *store.Simulation) error {
+			testkit.Must(t, st.DeleteBinding(ctx, st.b.UID))
 			_, err := store.Edit(ctx, st.spare.UID, st.Role, st.UpdateRole, func(r *resource.Role) error {
 				r.Name = "x"
 				return nil
 			})
-			must(t, err)
+			testkit.Must(t, err)
 			want := []store.GrantChange{{Identity: st.i.UID}, {Role: st.spare.UID}}
 			if diff := cmp.Diff(want, r.Changes()); diff != "" {
 				t.Error(diff)

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // TestErrorsNameTheStatement checks that an error begins with the first words of
@@ -51,7 +52,7 @@ func TestErrorsNameTheStatement(t *testing.T) {
 			_, err := s.DB.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2)`, "twice", []byte("x"))
 			return err
 		}
-		must(t, insert())
+		testkit.Must(t, insert())
 		if err := insert(); !s.Duplicate(err) {
 			t.Errorf("a second row: %v", err)
 		}
@@ -90,6 +91,6 @@ func TestSnapshotsAtOnce(t *testing.T) {
 				})
 			})
 		}
-		must(t, group.Wait())
+		testkit.Must(t, group.Wait())
 	})
 }

@@ -25,10 +25,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/schema"
 )
 
+// keepNames is the default of DB.KeepNames.
+const keepNames = 90 * 24 * time.Hour
+
 // A DB is a database. It is safe for concurrent use.
 type DB struct {
 	Now func() time.Time
 	Log *slog.Logger // for the operator
+
+	BeforeWrite func(context.Context) // called before each write that relies on an access; may be nil; for tests
+
+	// KeepNames is the time for which the name of a renamed or deleted organization is
+	// reserved. Negative disables reservations. It must be set before the DB is used.
+	KeepNames time.Duration
 
 	Engine engine.Engine
 	db     *engine.Database
@@ -71,7 +80,12 @@ func (s *DB) openPostgres(ctx context.Context, address string, last int64) error
 	if err != nil {
 		return err
 	}
+	knows, err := schema.Last()
+	if err != nil {
+		return err
+	}
 	s.replica = replica.New(cfg, replica.Hooks{
+		Knows: knows,
 		ReadHeartbeats: func(ctx context.Context, query string, args ...any) (map[string]int64, error) {
 			return ReadMap[string, int64](ctx, s.Rows, query, args...)
 		},
@@ -111,7 +125,7 @@ func OpenToRead(ctx context.Context, url string) (*DB, error) {
 }
 
 func newDB() *DB {
-	s := &DB{Now: time.Now, Log: slog.Default()}
+	s := &DB{Now: time.Now, Log: slog.Default(), KeepNames: keepNames}
 	s.OnRevision(s.budgets.clear)
 	return s
 }

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
+	"github.com/holdfast-dev/holdfast/internal/store/access"
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
@@ -22,6 +24,7 @@ type Tx struct {
 	events     [][]any            // rows of events that are written with the commit
 	changes    []GrantChange
 	revision   int64           // revision that the transaction wrote for its changes to grants; 0 if it made none
+	basis      *access.Basis   // what the access of the request depends on; nil on SQLite and without an access
 	traced     context.Context // parent of the spans for the transaction's statements
 }
 
@@ -52,28 +55,53 @@ func (w *write) Revision() int64 { return w.tx.revision }
 
 // Write runs f in a transaction, and again if the database reports a conflict. If the
 // transaction has written a new revision, Write returns when all replicas have applied
-// it.
+// it. If the request relies on an access, and the access ends before the commit, Write
+// changes nothing and returns the error of Access.Recheck.
 func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
 	if sim := simulationIn(ctx); sim != nil {
 		return s.outcome(sim.write(ctx, f))
 	}
-	const tries = 8
+	if s.BeforeWrite != nil && access.From(ctx) != nil {
+		s.BeforeWrite(ctx)
+	}
 	ctx, span := trace.Start(ctx, "transaction")
 	var err error
 	defer func() { span.End(err) }()
-	for range tries {
+	for again := (retries{}); again.after(s, err); {
 		t := &Tx{DB: s}
 		if err = s.db.Write(ctx, &write{t, f}); err == nil && s.Engine.Postgres {
 			s.announce(ctx, t.revision)
 		}
-		if s.Engine.Failure(err) != engine.Conflict {
-			break
+		if access.Changed(err) {
+			if err := access.From(ctx).Refresh(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	if errors.Is(err, engine.ErrDryRun) {
 		err = nil
 	}
+	if access.Changed(err) {
+		err = fault.New(fault.Aborted, "Aborted: your access keeps changing; try again")
+	}
 	return s.outcome(err)
+}
+
+// retries counts how often a transaction has run. A transaction after which the access must be decided again may run
+// more often than one with a conflict, because others can change the grants of a caller at any rate.
+type retries struct{ runs int }
+
+// after reports whether the transaction should run for the first time, or again after err.
+func (r *retries) after(s *DB, err error) bool {
+	const afterConflict, afterChange = 8, 32
+	r.runs++
+	switch {
+	case r.runs == 1:
+		return true
+	case access.Changed(err):
+		return r.runs <= afterChange
+	}
+	return s.Engine.Failure(err) == engine.Conflict && r.runs <= afterConflict
 }
 
 // announce notifies this process of a new revision and waits for the other replicas.
@@ -92,12 +120,15 @@ func (s *DB) announce(ctx context.Context, revision int64) {
 	span.End(nil)
 }
 
-// finish checks the budgets and writes the revision. For a request with validate_only
+// finish checks the budgets and the access, and writes the revision. For a request with validate_only
 // it returns engine.ErrDryRun instead, after all checks, including the constraints of
 // the database. The row of the revision is locked late, because changes to grants of all
 // groups wait for it.
 func (t *Tx) finish(ctx context.Context) error {
 	if err := t.keepBudgets(ctx); err != nil {
+		return err
+	}
+	if err := t.keepAccess(ctx); err != nil {
 		return err
 	}
 	if resource.IsDryRun(ctx) {
@@ -113,7 +144,8 @@ func (t *Tx) finish(ctx context.Context) error {
 }
 
 // closing returns the statements that end a transaction on PostgreSQL. The
-// counters come last, because their locks are held until the commit.
+// counters come late, because their locks are held until the commit. The locks of the
+// access come last: see accessStatements.
 func (t *Tx) closing() []engine.Statement {
 	statements := slices.Clone(t.queued)
 	if len(t.events) > 0 {
@@ -122,7 +154,7 @@ func (t *Tx) closing() []engine.Statement {
 	if len(t.increments) > 0 {
 		statements = append(statements, counterStatement(t.increments, t.Shard))
 	}
-	return statements
+	return append(statements, t.accessStatements()...)
 }
 
 // Exec runs a statement and returns how many rows it changed.

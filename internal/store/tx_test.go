@@ -11,11 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // TestRefusedWithTheCommit: the database refuses a statement that a write has
@@ -23,18 +26,18 @@ import (
 // that the next write succeeds.
 func TestRefusedWithTheCommit(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		org := addGroup(t, s, "", "org")
+		org := iamtest.AddGroup(t, s.IAMStore, "", "org")
 		before := everything(t, s)
 		for range 100 { // more writes than connections
-			if err := s.WriteLater(t.Context(), newGroup(org.UID, "a")); err == nil {
+			if err := s.WriteLater(t.Context(), iamtest.NewGroup(org.UID, "a")); err == nil {
 				t.Fatal("a write succeeded whose last statement was refused")
 			}
 		}
 		if diff := cmp.Diff(before, everything(t, s)); diff != "" {
 			t.Error(diff)
 		}
-		addGroup(t, s, org.UID, "a")
-		wantExact(t, s)
+		iamtest.AddGroup(t, s.IAMStore, org.UID, "a")
+		dbtest.WantExact(t, s.DB)
 	})
 }
 
@@ -43,7 +46,7 @@ func TestRefusedWithTheCommit(t *testing.T) {
 // The test checks that the write returns an error.
 func TestCommitOfAFailedTransaction(t *testing.T) {
 	s := storetest.Open(t, storetest.Postgres(t))
-	org := addGroup(t, s, "", "org")
+	org := iamtest.AddGroup(t, s.IAMStore, "", "org")
 	before := everything(t, s)
 	if err := s.WriteRegardless(t.Context()); err == nil {
 		t.Error("a write that PostgreSQL rolled back succeeded")
@@ -51,8 +54,8 @@ func TestCommitOfAFailedTransaction(t *testing.T) {
 	if diff := cmp.Diff(before, everything(t, s)); diff != "" {
 		t.Error(diff)
 	}
-	addGroup(t, s, org.UID, "a")
-	wantExact(t, s)
+	iamtest.AddGroup(t, s.IAMStore, org.UID, "a")
+	dbtest.WantExact(t, s.DB)
 }
 
 // TestCanceledBeforeTheCommit cancels writes that have changed something, and
@@ -61,13 +64,13 @@ func TestCommitOfAFailedTransaction(t *testing.T) {
 func TestCanceledBeforeTheCommit(t *testing.T) {
 	address := storetest.Postgres(t)
 	s := storetest.Open(t, address)
-	org := addGroup(t, s, "", "org")
+	org := iamtest.AddGroup(t, s.IAMStore, "", "org")
 	before := everything(t, s)
 	backend, err := s.Backend(t.Context())
-	must(t, err)
+	testkit.Must(t, err)
 	for range 100 { // more writes than connections
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := s.WriteThen(ctx, newGroup(org.UID, "a"), func() error {
+		if err := s.WriteThen(ctx, iamtest.NewGroup(org.UID, "a"), func() error {
 			cancel()
 			return nil
 		}); !errors.Is(err, context.Canceled) {
@@ -75,7 +78,7 @@ func TestCanceledBeforeTheCommit(t *testing.T) {
 		}
 	}
 	watcher, err := pgx.Connect(t.Context(), address)
-	must(t, err)
+	testkit.Must(t, err)
 	defer watcher.Close(t.Context())
 	if n := sessions(t, watcher, `state LIKE 'idle in transaction%'`); n != 0 {
 		t.Errorf("%d transactions are open", n)
@@ -90,8 +93,8 @@ func TestCanceledBeforeTheCommit(t *testing.T) {
 	if n := s.Busy(); n != 0 {
 		t.Errorf("%d connections were not returned", n)
 	}
-	addGroup(t, s, org.UID, "a")
-	wantExact(t, s)
+	iamtest.AddGroup(t, s.IAMStore, org.UID, "a")
+	dbtest.WantExact(t, s.DB)
 }
 
 // cancelWaiting makes a write wait for another one, and cancels both.
@@ -131,7 +134,7 @@ func cancelWaiting(t *testing.T, s *storetest.Store, watcher *pgx.Conn, uid reso
 // sessions returns the number of sessions of the database that a condition selects.
 func sessions(t *testing.T, on *pgx.Conn, where string) (n int) {
 	t.Helper()
-	must(t,
+	testkit.Must(t,
 		on.QueryRow(t.Context(),
 			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND `+where).Scan(&n))
 	return n
@@ -141,42 +144,42 @@ func sessions(t *testing.T, on *pgx.Conn, where string) (n int) {
 // refused write returns its reason, and leaves no event and no count.
 func TestManyCreateTogether(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		org := addGroup(t, s, "", "org").UID
-		addGroup(t, s, org, "taken") // so that the name is in use
-		gone := addGroup(t, s, org, "gone").UID
-		must(t, s.DeleteGroup(t.Context(), gone, ""))
-		before := len(events(t, s))
+		org := iamtest.AddGroup(t, s.IAMStore, "", "org").UID
+		iamtest.AddGroup(t, s.IAMStore, org, "taken") // so that the name is in use
+		gone := iamtest.AddGroup(t, s.IAMStore, org, "gone").UID
+		testkit.Must(t, s.DeleteGroup(t.Context(), gone, ""))
+		before := len(dbtest.Events(t, s.DB))
 		var wg sync.WaitGroup
 		const rounds = 40
 		for i := range rounds {
 			name := strconv.Itoa(i)
 			wg.Go(func() {
-				if g, err := s.InsertGroup(t.Context(), newGroup(org, name)); err != nil || g.Name != name {
+				if g, err := s.InsertGroup(t.Context(), iamtest.NewGroup(org, name)); err != nil || g.Name != name {
 					t.Errorf("create %s: %v", name, err)
 				}
 			})
 			wg.Go(func() {
-				if _, err := s.InsertGroup(t.Context(), newGroup(org, "taken")); !errors.Is(err, fault.AlreadyExists) {
+				if _, err := s.InsertGroup(t.Context(), iamtest.NewGroup(org, "taken")); !errors.Is(err, fault.AlreadyExists) {
 					t.Errorf("one of a name that is taken: %v", err)
 				}
 			})
 			wg.Go(func() {
-				if _, err := s.InsertGroup(t.Context(), newGroup(gone, name)); !errors.Is(err, fault.NotFound) {
+				if _, err := s.InsertGroup(t.Context(), iamtest.NewGroup(gone, name)); !errors.Is(err, fault.NotFound) {
 					t.Errorf("one without a parent: %v", err)
 				}
 			})
 			wg.Go(func() {
-				if _, err := s.InsertGroup(resource.WithDryRun(t.Context()), newGroup(org, "taken")); !errors.Is(err,
+				if _, err := s.InsertGroup(resource.WithDryRun(t.Context()), iamtest.NewGroup(org, "taken")); !errors.Is(err,
 					fault.AlreadyExists) {
 					t.Errorf("a dry run with a name that is taken: %v", err)
 				}
 			})
 		}
 		wg.Wait()
-		if n := len(events(t, s)) - before; n != rounds {
+		if n := len(dbtest.Events(t, s.DB)) - before; n != rounds {
 			t.Errorf("%d events, want %d", n, rounds)
 		}
-		wantExact(t, s)
+		dbtest.WantExact(t, s.DB)
 	})
 }
 
@@ -184,13 +187,13 @@ func TestManyCreateTogether(t *testing.T) {
 // the same data as if each were created alone, at any depth.
 func TestWhatIsCreatedTogetherIsWhole(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		parents := []resource.UID{addGroup(t, s, "", "org").UID}
+		parents := []resource.UID{iamtest.AddGroup(t, s.IAMStore, "", "org").UID}
 		for d := range 5 {
-			parents = append(parents, addGroup(t, s, parents[d], "folder").UID)
+			parents = append(parents, iamtest.AddGroup(t, s.IAMStore, parents[d], "folder").UID)
 		}
 		var all []resource.Group
 		for i := range 120 {
-			g := newGroup(parents[i%len(parents)], "n "+strconv.Itoa(i))
+			g := iamtest.NewGroup(parents[i%len(parents)], "n "+strconv.Itoa(i))
 			g.Description, g.Verified = strings.Repeat("ä", i), i%2 == 0
 			all = append(all, g)
 		}
@@ -214,6 +217,6 @@ func TestWhatIsCreatedTogetherIsWhole(t *testing.T) {
 				t.Errorf("below %s: %v, %v", g.UID.Parent(), found.Items, err)
 			}
 		}
-		wantExact(t, s)
+		dbtest.WantExact(t, s.DB)
 	})
 }

@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/dump"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // TestUpgrade opens a database of the previous release. It checks that an account keeps
@@ -20,7 +22,7 @@ func TestUpgrade(t *testing.T) {
 	previous := previousSchema(t)
 	storetest.EachEmpty(t, func(t *testing.T, url string) {
 		org, other := resource.NewRoot(), resource.NewRoot()
-		a := newAccount(org, "ann@example.test")
+		a := iamtest.NewAccount(org, "ann@example.test")
 		old := store.MakeOldDatabase(t, url, previous)
 		for name, uid := range map[string]resource.UID{"org": org, "other": other} {
 			old.Exec(`INSERT INTO groups (seg, uid, parent, a1, a2, a3, name, description, verified, kind, create_ms,
@@ -39,14 +41,15 @@ func TestUpgrade(t *testing.T) {
 
 		s := storetest.Open(t, url)
 		got, err := s.AccountIn(t.Context(), org, a.Email)
-		must(t, err)
+		testkit.Must(t, err)
 		if got.UID != a.UID || got.Password != "hash" || len(got.Passkeys) != 1 || got.RecoveryCodes != 1 ||
 			got.TOTPStep != 7 {
 			t.Errorf("after the upgrade: %+v", got)
 		}
-		wantFault(t, s.InsertAccount(t.Context(), newAccount(org, a.Email), identityOf(a)), fault.AlreadyExists,
+		testkit.WantFault(t, s.InsertAccount(t.Context(), iamtest.NewAccount(org, a.Email), iamtest.IdentityOf(a)),
+			fault.AlreadyExists,
 			fault.Resource{Type: "account", Name: a.Email})
-		addAccount(t, s, other, a.Email)
+		iamtest.AddAccount(t, s.People, other, a.Email)
 	})
 }
 
@@ -59,7 +62,7 @@ func TestUnreleasedSchema(t *testing.T) {
 			driver = "pgx"
 		}
 		db, err := sql.Open(driver, url)
-		must(t, err)
+		testkit.Must(t, err)
 		defer db.Close()
 		for _, text := range []string{
 			`CREATE TABLE goose_db_version (id INTEGER PRIMARY KEY, version_id BIGINT NOT NULL, is_applied BOOLEAN NOT NULL,
@@ -67,7 +70,7 @@ func TestUnreleasedSchema(t *testing.T) {
 			`INSERT INTO goose_db_version (id, version_id, is_applied) VALUES (1, 0, TRUE), (2, 45, TRUE)`,
 		} {
 			_, err := db.ExecContext(t.Context(), text)
-			must(t, err)
+			testkit.Must(t, err)
 		}
 		s, err := store.Open(t.Context(), url)
 		if err == nil {
@@ -77,7 +80,7 @@ func TestUnreleasedSchema(t *testing.T) {
 			t.Errorf("error = %v, want advice that names v0.1.0", err)
 		}
 		var applied int
-		must(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM goose_db_version`).Scan(&applied))
+		testkit.Must(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM goose_db_version`).Scan(&applied))
 		if applied != 2 {
 			t.Errorf("%d migrations are recorded, want 2", applied)
 		}

@@ -14,7 +14,8 @@ import (
 
 // An Advisory describes one vulnerability in one artifact. An advisory of a public database describes the vulnerability
 // in all affected packages; then the first entry of Affected determines the artifact's name and type. The component is
-// the vulnerable part of the artifact. It is empty if the artifact itself is vulnerable.
+// the vulnerable part of the artifact. It is empty if the artifact itself is vulnerable. An advisory of a distribution
+// describes all vulnerabilities that it fixes.
 type Advisory struct {
 	UID                  resource.UID    `json:"-"`
 	ID                   string          `json:"id"`                 // unique in a group; the source's ID, if any
@@ -26,12 +27,14 @@ type Advisory struct {
 	ComponentName        string          `json:"componentName,omitempty"`
 	ComponentLocation    string          `json:"componentLocation,omitempty"`
 	ComponentType        string          `json:"componentType,omitempty"`
-	Aliases              []string        `json:"aliases,omitempty"`
-	Events               []AdvisoryEvent `json:"events,omitempty"` // events, the oldest first
+	Aliases              []string        `json:"aliases,omitempty"` // other names of the same vulnerability
+	Fixes                []string        `json:"fixes,omitempty"`   // vulnerabilities that the advisory fixes
+	Events               []AdvisoryEvent `json:"events,omitempty"`  // events, the oldest first
 	Severities           []Severity      `json:"severities,omitempty"`
-	CreateTime           time.Time       `json:"-"`                   // set by the store
-	UpdateTime           time.Time       `json:"-"`                   // set by the store
-	DeleteTime           time.Time       `json:"deleteTime,omitzero"` // when the source withdrew the advisory
+	VendorSeverity       string          `json:"vendorSeverity,omitempty"` // word of the vendor, such as Important
+	CreateTime           time.Time       `json:"-"`                        // set by the store
+	UpdateTime           time.Time       `json:"-"`                        // set by the store
+	DeleteTime           time.Time       `json:"deleteTime,omitzero"`      // when the source withdrew the advisory
 
 	Summary    string         `json:"summary,omitempty"`
 	Details    string         `json:"details,omitempty"`
@@ -79,6 +82,8 @@ type Affected struct {
 	Ranges     []AffectedRange `json:"ranges,omitempty"`
 	Versions   []string        `json:"versions,omitempty"`
 	Severities []Severity      `json:"severities,omitempty"`
+
+	VendorSeverity string `json:"vendorSeverity,omitempty"` // word of the vendor for this package
 }
 
 // An AffectedRange is a range of versions, given by the events that start and end it.
@@ -122,6 +127,7 @@ type Reference struct {
 // Limits of an advisory. They are far above the largest records of the public databases.
 const (
 	maxAliases       = 512
+	maxFixes         = 2048
 	maxAffected      = 4096
 	maxRanges        = 1024
 	maxRangeEvents   = 1024
@@ -147,7 +153,7 @@ func (a Advisory) Validate() error {
 		{"legacy_advisory_id", a.LegacyID}, {"author", a.Author},
 		{"artifact_name", a.ArtifactName}, {"artifact_type", a.ArtifactType},
 		{"artifact_architecture", a.ArtifactArchitecture}, {"component_name", a.ComponentName},
-		{"component_type", a.ComponentType},
+		{"component_type", a.ComponentType}, {"vendor_severity", a.VendorSeverity},
 		{"summary", a.Summary}, {"source.format", a.Source.Format}, {"source.name", a.Source.Name},
 	} {
 		p.Text(v[0], v[1])
@@ -156,6 +162,7 @@ func (a Advisory) Validate() error {
 	p.LongText("component_location", a.ComponentLocation, maxLocation)
 	p.LongText("details", a.Details, maxDetails)
 	p.texts("aliases", a.Aliases, maxAliases)
+	p.texts("fixes", a.Fixes, maxFixes)
 	p.severities("severities", a.Severities)
 	p.AtMost("affected", len(a.Affected), maxAffected, "entries")
 	for i, v := range a.Affected[:min(len(a.Affected), maxAffected)] {
@@ -178,6 +185,7 @@ func (v Affected) validate(p *problems, field string) {
 	p.Text(field+".ecosystem", v.Ecosystem)
 	p.Text(field+".name", v.Name)
 	p.Text(field+".purl", v.PURL)
+	p.Text(field+".vendor_severity", v.VendorSeverity)
 	p.Required(field+".name", v.Name)
 	p.AtMost(field+".versions", len(v.Versions), maxVersions, "entries")
 	for _, s := range v.Versions[:min(len(v.Versions), maxVersions)] {
@@ -295,6 +303,13 @@ func StableAdvisoryID(words ...string) string {
 	const letters = "23456789cfghjmpqrvwx01abdeknstyz" // the alphabet of GHSA IDs, extended to 32 letters
 	text := base32.NewEncoding(letters).EncodeToString(resource.HashWords(words)[:8])
 	return AdvisoryIDPrefix + text[:4] + "-" + text[4:8] + "-" + text[8:12]
+}
+
+// IsOlder reports whether an advisory is an older version than the stored one, according to their source. If the
+// version of one of them is unknown, it reports false.
+func (a Advisory) IsOlder(stored Advisory) bool {
+	return a.Source.Format == stored.Source.Format && !a.Source.Modified.IsZero() &&
+		a.Source.Modified.Before(stored.Source.Modified)
 }
 
 // Merge returns the advisory after its source has published next. Every field is replaced, except the events: the

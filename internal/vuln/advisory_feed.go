@@ -27,6 +27,8 @@ type FeedResult struct {
 	Error     string        `json:"error,omitempty"`     // reason why not every record was imported, or ""
 	Unchanged bool          `json:"unchanged,omitempty"` // whether the feed is unchanged since the last read
 	Import    ImportResult  `json:"import,omitzero"`
+	Revision  string        `json:"revision,omitempty"` // the server's name for the version that was last imported
+	Current   time.Time     `json:"current,omitzero"`   // when the feed was last read without an error
 }
 
 // An ImportResult counts the records of an import by their result.
@@ -37,6 +39,7 @@ type ImportResult struct {
 	Withdrawn int64 `json:"withdrawn,omitempty"` // also counted as created or updated
 	Failed    int64 `json:"failed,omitempty"`
 	Removed   int64 `json:"removed,omitempty"` // entries that the new version of an exploit list no longer contains
+	Older     int64 `json:"older,omitempty"`   // records that were skipped, because the stored ones are newer
 }
 
 // Add adds o to r.
@@ -47,10 +50,13 @@ func (r *ImportResult) Add(o ImportResult) {
 	r.Withdrawn += o.Withdrawn
 	r.Failed += o.Failed
 	r.Removed += o.Removed
+	r.Older += o.Older
 }
 
 // Records returns the number of records that were read, including failed ones.
-func (r ImportResult) Records() int64 { return r.Created + r.Updated + r.Unchanged + r.Failed }
+func (r ImportResult) Records() int64 {
+	return r.Created + r.Updated + r.Unchanged + r.Failed + r.Older
+}
 
 // The limits and the default of a feed's interval.
 const (

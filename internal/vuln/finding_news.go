@@ -20,7 +20,8 @@ type FindingNews struct {
 type NewFinding struct {
 	ID       string        `json:"id"`
 	Aliases  []string      `json:"aliases,omitempty"`
-	Score    int64         `json:"score,omitempty"` // CVSS score in tenths
+	Score    int64         `json:"score,omitempty"`    // CVSS score in tenths
+	Severity int64         `json:"severity,omitempty"` // from 1 (low) to 4 (critical); 0 if only the score is known
 	Packages []NewsPackage `json:"packages,omitempty"`
 }
 

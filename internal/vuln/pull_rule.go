@@ -20,9 +20,30 @@ type PullRule struct {
 	Exempt        []resource.UID `json:"exempt,omitempty"`        // identities that the rule never refuses
 	RefuseUnknown bool           `json:"refuseUnknown,omitempty"` // also refuses images with unknown packages
 	Unsigned      bool           `json:"unsigned,omitempty"`      // refuses unsigned images, regardless of findings
-	Enforce       bool           `json:"enforce,omitempty"`       // if false, the rule refuses nothing
-	CreateTime    time.Time      `json:"createTime"`
-	UpdateTime    time.Time      `json:"updateTime"`
+
+	UnknownSeverity UnknownSeverity `json:"unknownSeverity,omitempty"` // whether findings of unknown severity pass
+
+	Enforce    bool      `json:"enforce,omitempty"` // if false, the rule refuses nothing
+	CreateTime time.Time `json:"createTime"`
+	UpdateTime time.Time `json:"updateTime"`
+}
+
+// An UnknownSeverity says how a rule treats findings of unknown severity.
+type UnknownSeverity string
+
+// The ways to treat findings of unknown severity.
+const (
+	UnknownSeverityDefault UnknownSeverity = "" // they pass if the rule has a minimum severity
+	UnknownSeverityAllow   UnknownSeverity = "allow"
+	UnknownSeverityRefuse  UnknownSeverity = "refuse"
+)
+
+// RefusesUnknownSeverity reports whether the rule also refuses findings of unknown severity.
+func (r PullRule) RefusesUnknownSeverity() bool {
+	if r.UnknownSeverity == UnknownSeverityDefault {
+		return r.MinSeverity == 0
+	}
+	return r.UnknownSeverity == UnknownSeverityRefuse
 }
 
 // Limits of rules.
@@ -43,7 +64,8 @@ func (r PullRule) Validate() error {
 	p.Description(r.Description)
 	resource.Within(&p.Problems, "min_severity", r.MinSeverity, 0, maxSeverity, "is not a severity")
 	resource.Within(&p.Problems, "grace_days", r.GraceDays, 0, maxGraceDays, "must be from 0 to 3650")
-	if r.Unsigned && (r.MinSeverity != 0 || r.Fixable || r.KEV || r.GraceDays != 0 || r.RefuseUnknown) {
+	if r.Unsigned && (r.MinSeverity != 0 || r.Fixable || r.KEV || r.GraceDays != 0 || r.RefuseUnknown ||
+		r.UnknownSeverity != UnknownSeverityDefault) {
 		p.Add("unsigned", "cannot be combined with conditions about findings; make two rules")
 	}
 	p.AtMost("exempt_uids", len(r.Exempt), maxExemptions, "identities")

@@ -134,7 +134,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 	}
 	want := map[string]int{
 		"AccessRequestsService":            9,
-		"AccessService":                    9,
+		"AccessService":                    10,
 		"AccessHistoryService":             3,
 		"AccessUseService":                 1,
 		"AccountAssociationsService":       6,
@@ -150,10 +150,10 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"ComparisonService":                1,
 		"InventoryService":                 4,
 		"ExceptionsService":                5,
-		"GroupFindingsService":             4,
+		"GroupFindingsService":             5,
 		"RulesService":                     6,
 		"VexService":                       2,
-		"DeliveriesService":                4,
+		"DeliveriesService":                5,
 		"ExploitedService":                 3,
 		"ExternalGroupRoleMappingsService": 5,
 		"FederationService":                4,

@@ -5,7 +5,8 @@
 // their clients share this process, unless a section says otherwise. PostgreSQL is the server at
 // HOLDFAST_TEST_POSTGRES, which make bench sets. The exit code is 1 if a target is missed.
 //
-// With -against PATH, the holdfastd of an earlier version is a baseline: exchange, check and pull must not be slower.
+// With -against PATH, the holdfastd of an earlier version is a baseline: exchange, check, pull, writes and pushes must
+// not be slower.
 package main
 
 import (

@@ -190,7 +190,7 @@ func TestApiAccess(t *testing.T) {
 			elsewhere := "ListGroups ListIdentities ListRoles ListRoleBindings Ping LookupGroup CheckEligibility " +
 				"RequestGroupAccess LookupIdentity UpdateIdentityMetadata " +
 				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings " +
-				"CreateExternalGroupRoleMapping ListCapabilities GetVersion ResolvePath LookupNames " +
+				"CreateExternalGroupRoleMapping ListCapabilities GetVersion ResolvePath LookupNames ListPeople " +
 				"Search " + // tested in TestApiSearch
 				"Simulate " + // tested in TestSimulateAccess
 				"ListUnusedAccess ListEndingGrants " + // tested in TestApiUnused
@@ -205,6 +205,7 @@ func TestApiAccess(t *testing.T) {
 				"PushInventory ListInventory ListInventoryPlaces DeleteInventory GetBlast ListBlastStage " +
 				"ListExploitLists QueryExploits " + // tested in TestExploited
 				"ListGroupFindings GetSummary " + // tested in TestGroupFindings
+				"GetTrend " + // tested in TestTrend
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
 				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink " +
 				"DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +

@@ -603,6 +603,10 @@ func accessSteps() []step {
 			in:   is(&accesspb.ListCapabilitiesRequest{}),
 			as:   "nobody",
 		},
+		{name: "people", in: is(&accesspb.ListPeopleRequest{PageSize: 1})},
+		{name: "people of a stranger", in: is(&accesspb.ListPeopleRequest{}), as: "stranger"},
+		{name: "people by another order", code: codes.InvalidArgument, in: is(&accesspb.ListPeopleRequest{OrderBy: "email"})},
+		{name: "people as nobody", code: codes.Unauthenticated, in: is(&accesspb.ListPeopleRequest{}), as: "nobody"},
 		{name: "version", in: is(&accesspb.GetVersionRequest{}), as: "stranger"},
 		{
 			name: "the installation as nobody",

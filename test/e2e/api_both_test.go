@@ -182,7 +182,7 @@ func transcribe(t *testing.T, w *world, call caller, steps []step) string {
 
 var varying = regexp.MustCompile(`sha(256|512):[0-9a-f]{64,128}|[0-9a-f]{40}|/[0-9a-f]{16}\b|` +
 	`127\.0\.0\.1:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[A-Za-z0-9_-]{80,}|` +
-	`"[0-9a-f]{16}"|"[A-Z2-7]{26}"|"took": +"[0-9.]+s"|SYNC_STATE_[A-Z_]+`)
+	`"[0-9a-f]{16}"|"[A-Z2-7]{26}"|"(took|latency)": +"[0-9.]+s"|SYNC_STATE_[A-Z_]+`)
 
 // normalize replaces text that differs between servers. A UID is replaced by a number in the order of its first
 // appearance. Digests, addresses, times, tokens, IDs of keys and events, durations and the status of a sync are
@@ -201,7 +201,7 @@ func normalize(text string) string {
 			return "TOKEN"
 		case strings.HasPrefix(s, "SYNC_STATE_"):
 			return "STATE"
-		case strings.HasPrefix(s, `"took"`):
+		case strings.HasPrefix(s, `"took"`), strings.HasPrefix(s, `"latency"`):
 			return `"took": TOOK`
 		case strings.HasPrefix(s, `"`):
 			return `"KEY"`

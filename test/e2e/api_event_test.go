@@ -52,6 +52,15 @@ func eventSteps() []step {
 		})},
 		{name: "replay", in: uid(func(uid string) proto.Message { return &deliveriespb.ReplayDeliveriesRequest{Uid: uid} })},
 		{name: "test", in: uid(func(uid string) proto.Message { return &deliveriespb.TestSubscriptionRequest{Uid: uid} })},
+		{name: "list attempts", in: uid(func(uid string) proto.Message {
+			return &deliveriespb.ListAttemptsRequest{Uid: uid}
+		})},
+		{name: "list attempts of nothing", code: codes.NotFound, in: uid(func(uid string) proto.Message {
+			return &deliveriespb.ListAttemptsRequest{Uid: uid + "/0123456789abcdef"}
+		})},
+		{name: "send no event again", code: codes.NotFound, in: uid(func(uid string) proto.Message {
+			return &deliveriespb.TestSubscriptionRequest{Uid: uid, EventId: "AAAAAAAAAAAAAAAAAAAAAAAAAA"}
+		})},
 		{name: "test nothing", code: codes.NotFound, in: uid(func(uid string) proto.Message {
 			return &deliveriespb.TestSubscriptionRequest{Uid: uid + "/0123456789abcdef"}
 		})},
@@ -99,6 +108,9 @@ func (h *hierarchy) eventAccesses() map[string]access {
 		}},
 		"TestSubscription": {"subscriptions.update", subscription, func(uid string) proto.Message {
 			return &deliveriespb.TestSubscriptionRequest{Uid: uid}
+		}},
+		"ListAttempts": {"subscriptions.list", subscription, func(uid string) proto.Message {
+			return &deliveriespb.ListAttemptsRequest{Uid: uid}
 		}},
 		"ReplayDeliveries": {"subscriptions.update", subscription, func(uid string) proto.Message {
 			return &deliveriespb.ReplayDeliveriesRequest{Uid: uid}
@@ -212,6 +224,7 @@ func TestApiBadEventInput(t *testing.T) {
 				"get delivery with " + value: {"uid", &deliveriespb.GetDeliveryRequest{Uid: uid}},
 				"replay with " + value:       {"uid", &deliveriespb.ReplayDeliveriesRequest{Uid: uid}},
 				"test with " + value:         {"uid", &deliveriespb.TestSubscriptionRequest{Uid: uid}},
+				"attempts with " + value:     {"uid", &deliveriespb.ListAttemptsRequest{Uid: uid}},
 			})
 		}
 		for name, b := range badPages {

@@ -59,6 +59,7 @@ func eventExamples(t *testing.T, w *world, x things) map[string][]example {
 		"DeliveriesService_ListDeliveries":   append(list, example{all: true}),
 		"DeliveriesService_ReplayDeliveries": {{uid: one, body: `{}`}, {uid: nothing, body: `{}`, fails: true}},
 		"DeliveriesService_TestSubscription": {{uid: one, body: `{}`}, {uid: nothing, body: `{}`, fails: true}},
+		"DeliveriesService_ListAttempts":     {{uid: one}, {uid: nothing, fails: true}},
 		"AuditService_WatchEntries": {
 			{}, {query: "group_uid=" + group + "&type=iam.group"}, {query: "position=x", fails: true},
 		},

@@ -109,6 +109,7 @@ func federationExamples(t *testing.T, w *world, x things) map[string][]example {
 		},
 		"AccessService_LookupNames":      {{body: `{"uids":["` + x.folder + `"]}`}, {body: `{}`, fails: true}},
 		"AccessService_Search":           {{query: "query=" + x.folder}, {query: "query=viewer"}, {fails: true}},
+		"AccessService_ListPeople":       {{}, {query: "query=ann"}, {query: "order_by=email", fails: true}},
 		"AccessService_CountChildren":    {{query: "uid=" + x.org}, {fails: true}},
 		"AccessService_ListCapabilities": {{}, {as: "nonsense", fails: true}},
 		"AccessService_ListEndingGrants": {{query: "within=60s"}, {query: "within=-60s", fails: true}},

@@ -66,37 +66,8 @@ func TestApiOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	check := schemas(t, text)
-	examples := openAPIExamples(t, w, x)
-	maps.Copy(examples, federationExamples(t, w, x))
-	maps.Copy(examples, registryExamples(t, w, x))
-	maps.Copy(examples, exchangeExamples(w, x))
-	maps.Copy(examples, v1Examples(t, w, x))
-	maps.Copy(examples, registryV1Examples(t, w, x))
-	maps.Copy(examples, attachedV1Examples(t, w, x))
-	maps.Copy(examples, advisoryV1Examples(t, w, x))
-	maps.Copy(examples, advisoryExamples(t, w, x))
-	maps.Copy(examples, signInExamples(t, w, x))
-	maps.Copy(examples, eventExamples(t, w, x))
-	maps.Copy(examples, findingExamples(t, w, x))
-	maps.Copy(examples, judgementExamples(t, w, x))
-	maps.Copy(examples, signerExamples(t, w, x))
-	maps.Copy(examples, requestExamples(t, w, x))
-	maps.Copy(examples, exploitedExamples(t, w, x))
-	for path, operations := range doc.Paths {
-		for verb, op := range operations {
-			if len(examples[op.ID]) == 0 {
-				t.Errorf("%s (%s %s) is documented, but has no example", op.ID, verb, path)
-			}
-		}
-	}
-	// Operations that delete resources come last.
-	order := slices.SortedFunc(maps.Keys(examples), func(a, b string) int {
-		if last := strings.Contains(a, "_Delete"); last != strings.Contains(b, "_Delete") {
-			return map[bool]int{true: 1, false: -1}[last]
-		}
-		return strings.Compare(a, b)
-	})
-	for _, id := range order {
+	examples := doc.examples(t, w, x)
+	for _, id := range inOrder(examples) {
 		t.Run(id, func(t *testing.T) {
 			path, verb, op, ok := doc.find(id)
 			if !ok {
@@ -114,6 +85,45 @@ func TestApiOpenAPI(t *testing.T) {
 	}
 }
 
+// examples returns examples of every operation, by ID. The test fails if an operation has none.
+func (d document) examples(t *testing.T, w *world, x things) map[string][]example {
+	t.Helper()
+	examples := openAPIExamples(t, w, x)
+	maps.Copy(examples, federationExamples(t, w, x))
+	maps.Copy(examples, registryExamples(t, w, x))
+	maps.Copy(examples, exchangeExamples(w, x))
+	maps.Copy(examples, v1Examples(t, w, x))
+	maps.Copy(examples, registryV1Examples(t, w, x))
+	maps.Copy(examples, attachedV1Examples(t, w, x))
+	maps.Copy(examples, advisoryV1Examples(t, w, x))
+	maps.Copy(examples, advisoryExamples(t, w, x))
+	maps.Copy(examples, signInExamples(t, w, x))
+	maps.Copy(examples, eventExamples(t, w, x))
+	maps.Copy(examples, findingExamples(t, w, x))
+	maps.Copy(examples, judgementExamples(t, w, x))
+	maps.Copy(examples, signerExamples(t, w, x))
+	maps.Copy(examples, requestExamples(t, w, x))
+	maps.Copy(examples, exploitedExamples(t, w, x))
+	for path, operations := range d.Paths {
+		for verb, op := range operations {
+			if len(examples[op.ID]) == 0 {
+				t.Errorf("%s (%s %s) is documented, but has no example", op.ID, verb, path)
+			}
+		}
+	}
+	return examples
+}
+
+// inOrder returns the IDs of operations. Operations that delete resources come last.
+func inOrder(examples map[string][]example) []string {
+	return slices.SortedFunc(maps.Keys(examples), func(a, b string) int {
+		if last := strings.Contains(a, "_Delete"); last != strings.Contains(b, "_Delete") {
+			return map[bool]int{true: 1, false: -1}[last]
+		}
+		return strings.Compare(a, b)
+	})
+}
+
 func (d document) find(id string) (path, verb string, op operation, ok bool) {
 	for path, operations := range d.Paths {
 		for verb, op := range operations {
@@ -125,11 +135,8 @@ func (d document) find(id string) (path, verb string, op operation, ok bool) {
 	return "", "", operation{}, false
 }
 
-// try sends an example and checks the answer.
-func (w *world) try(
-	t *testing.T, doc document, e example, path, verb string, op operation,
-	check func(t *testing.T, pointer []string, body string), x things,
-) {
+// target returns the path and the query of an example.
+func (e example) target(t *testing.T, path string, op operation, x things) string {
 	t.Helper()
 	target := strings.NewReplacer("{uid}", e.uid, "{package}", e.uid, "{digest}",
 		e.digest, "{reference}", e.digest, "{format}", e.digest).Replace(path)
@@ -140,6 +147,16 @@ func (w *world) try(
 	if query != "" {
 		target += "?" + query
 	}
+	return target
+}
+
+// try sends an example and checks the answer.
+func (w *world) try(
+	t *testing.T, doc document, e example, path, verb string, op operation,
+	check func(t *testing.T, pointer []string, body string), x things,
+) {
+	t.Helper()
+	target := e.target(t, path, op, x)
 	if (op.Body != nil) != (e.body != "") {
 		t.Errorf("body %q for an operation with a documented body: %t", e.body, op.Body != nil)
 	}

@@ -217,6 +217,7 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		&deliveriespb.ListDeliveriesRequest{Uidp: below, OrderBy: newest},
 		&auditpb.ListEntriesRequest{GroupUid: folder, Type: "iam.rolebindings"},
 		&accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: folder},
+		&accesspb.ListPeopleRequest{OrderBy: "name desc"},
 		&accesspb.ListAccessRulesRequest{Uidp: below, OrderBy: newest},
 		&accesspb.ListAccessRequestsRequest{Uidp: below, OrderBy: "create_time"},
 		&accesspb.CountChildrenRequest{Uid: folder, OrderBy: newest},

@@ -103,8 +103,8 @@ func TestAttackSecretsInAddresses(t *testing.T) {
 	})
 }
 
-// addressAnswers returns everything that the API returns to a reader about a feed and a subscription. It also checks that
-// the owner sees the whole addresses.
+// addressAnswers returns everything that the API returns to a reader about a feed and a subscription. It also checks
+// that the owner sees the whole addresses.
 func addressAnswers(t *testing.T, w *world, reader, feed, sub string) string {
 	t.Helper()
 	var answers strings.Builder

@@ -400,3 +400,34 @@ func budgetSteps() []step {
 		{name: "budget gone again", in: remove},
 	}
 }
+
+// TestAttackImportOverBudget: an organization whose budget of advisories is used up announces large documents. Each is
+// refused before its data arrives. Lists of exploits, other organizations and a raised budget are not affected.
+func TestAttackImportOverBudget(t *testing.T) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
+		w.operate(t, "budgets", "set", w.a, "advisories=0")
+		for range 32 {
+			_, st := w.takeIn(t, w.Token, w.a, doc("osv.zip", 8<<30))
+			if st.Code() != codes.FailedPrecondition || quotaOf(st).GetQuotaMetric() != "advisories" {
+				t.Fatalf("a large document: %v", st)
+			}
+		}
+		list := doc("known.json", 2<<20)
+		list.Format = "kev"
+		if _, st := w.takeIn(t, w.Token, w.a, list); st.Code() != codes.InvalidArgument {
+			t.Errorf("a list of exploits without data: %v", st)
+		}
+		archive := osvZip(t, 0, 9000)
+		if len(archive) <= 1<<20 {
+			t.Fatalf("the archive has only %d bytes", len(archive))
+		}
+		if _, st := w.takeIn(t, w.mallory, w.b, doc("osv.zip", len(archive)), archive); st != nil {
+			t.Errorf("another organization: %v", st)
+		}
+		w.operate(t, "budgets", "set", w.a, "advisories=9000")
+		if last, st := w.takeIn(t, w.Token, w.a, doc("osv.zip", len(archive)), archive); st != nil ||
+			last.GetCounts().GetCreated() != 9000 {
+			t.Errorf("with a higher budget: %v, %v", last, st)
+		}
+	})
+}

@@ -56,6 +56,7 @@ func newLibrary(t *testing.T) *library {
 	other := must[*iampb.Group](t, l.overGRPC, l.Token, &iampb.CreateGroupRequest{
 		Group: &iampb.Group{Name: "other"},
 	}).GetUid()
+	l.operate(t, "organizations", "payer", other) // otherwise the organization of dev mode pays for it
 	guest := l.robot(t, other, "guest")
 	l.bind(t, string(l.Organization), guest, viewer)
 	l.theirs = l.mint(t, resource.UID(guest), token.Claims{})

@@ -58,6 +58,7 @@ func (w *tenants) organization(t *testing.T, name, person string) (uid, bearer s
 	t.Helper()
 	owner := resource.UserUID("https://people.example", person)
 	uid = w.child(t, "", name)
+	w.operate(t, "organizations", "payer", uid) // otherwise the organization of dev mode pays for it
 	w.bind(t, uid, string(owner), ownerRole)
 	bindings := must[*iampb.ListRoleBindingsResponse](t, w.overGRPC, w.Token, &iampb.ListRoleBindingsRequest{
 		Group: uid, Identity: string(w.Owner),

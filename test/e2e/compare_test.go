@@ -49,8 +49,8 @@ func TestCompareImages(t *testing.T) {
 			FromRepoUid: g.repo, FromReference: "v1", FromTime: timestamppb.New(before), ToReference: "v1",
 		}
 		want := []string{
-			"KIND_FINDING_NEW GHSA-2 right  > 0.1.0", "KIND_FINDING_FIXED DSA-1 libssl3 3.0.1-1 > ",
-			"KIND_FINDING_REMAINING GHSA-1 left 1.2.0 > 1.3.0", "KIND_PACKAGE_CHANGED  left 1.2.0 > 1.3.0",
+			"KIND_FINDING_NEW CVE-5 right  > 0.1.0", "KIND_FINDING_FIXED CVE-1 libssl3 3.0.1-1 > ",
+			"KIND_FINDING_REMAINING CVE-3 left 1.2.0 > 1.3.0", "KIND_PACKAGE_CHANGED  left 1.2.0 > 1.3.0",
 			"KIND_PACKAGE_CHANGED  libssl3 3.0.1-1 > 3.5.0-1", "KIND_PACKAGE_ADDED  right  > 0.1.0",
 		}
 		procUntil(t, "the matches are known", func() bool {

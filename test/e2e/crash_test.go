@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -235,7 +236,7 @@ func crashReplay(t *testing.T, s *storetest.Store) map[resource.UID]crashState {
 	t.Helper()
 	states, ids, n := map[resource.UID]crashState{}, map[string]bool{}, int64(0)
 	for {
-		events, err := s.Events(t.Context(), n, 1000)
+		events, err := outbox.Read(t.Context(), s.DB, n, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -136,7 +136,7 @@ func waitIndexed(t *testing.T, w *world, repo string) {
 	(&gallery{hierarchy: &hierarchy{world: w}, repo: repo}).await(t, "v1", findingspb.Inspection_STATE_INDEXED)
 }
 
-// states returns the state of each finding of the image, by the first alias of the advisory.
+// states returns the state of each finding of the image, by the name of the vulnerability.
 func (g *gallery) states(
 	t *testing.T, call caller, bearer string, only ...findingspb.State,
 ) map[string]findingspb.State {
@@ -144,14 +144,14 @@ func (g *gallery) states(
 	m := must[*findingspb.ListFindingsResponse](t, call, bearer, &findingspb.ListFindingsRequest{
 		RepoUid: g.repo, Reference: "v1", States: only,
 	})
-	byAlias := map[string]findingspb.State{}
+	byID := map[string]findingspb.State{}
 	for _, f := range m.GetFindings() {
-		byAlias[f.GetAliases()[0]] = f.GetState()
+		byID[f.GetAdvisoryId()] = f.GetState()
 	}
-	if int(m.GetTotalCount()) != len(byAlias) {
-		t.Errorf("total %d, but %d findings", m.GetTotalCount(), len(byAlias))
+	if int(m.GetTotalCount()) != len(byID) {
+		t.Errorf("total %d, but %d findings", m.GetTotalCount(), len(byID))
 	}
-	return byAlias
+	return byID
 }
 
 const (
@@ -534,7 +534,7 @@ func (g *gallery) opens(t *testing.T, clock *clock, pull func() int) {
 	if pull() != http.StatusForbidden {
 		t.Error("pull allowed after an exception was deleted")
 	}
-	g.except(t, g.org, &findingspb.Exception{AdvisoryId: "DSA-1", TargetUid: g.repo})
+	g.except(t, g.org, &findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.repo})
 	if pull() != http.StatusOK {
 		t.Error("pull refused although all findings are excepted again")
 	}

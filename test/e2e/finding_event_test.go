@@ -87,23 +87,23 @@ func TestFindingEvents(t *testing.T) {
 		g.publish(t, g.sibling, osvOf("GHSA-2", "CVE-3", "npm", "left", "1.4.0"))
 		g.publish(t, g.other, osvOf("GHSA-3", "CVE-3", "npm", "left", "1.5.0"))
 		g.publish(t, g.org, osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.2-1"))
-		sinks[g.folder].awaitFindings(t, findingOpened, g.folder, "GHSA-1", 1)
-		got := sinks[g.org].awaitFindings(t, findingOpened, g.folder, "GHSA-1", 1)[0]
+		sinks[g.folder].awaitFindings(t, findingOpened, g.folder, "CVE-3", 1)
+		got := sinks[g.org].awaitFindings(t, findingOpened, g.folder, "CVE-3", 1)[0]
 		g.checksNews(t, got)
-		sinks[g.org].awaitFindings(t, findingOpened, g.org, "DSA-1", 1)
+		sinks[g.org].awaitFindings(t, findingOpened, g.org, "CVE-1", 1)
 		// This advisory belongs to a sibling of the folder, so only the organization contains both the image and the
 		// advisory.
-		sinks[g.org].awaitFindings(t, findingOpened, g.org, "GHSA-2", 1)
+		sinks[g.org].awaitFindings(t, findingOpened, g.org, "CVE-3", 1)
 
 		gone := bytes.Replace(left, []byte(`"modified":"2026-01-02`),
 			[]byte(`"withdrawn":"2026-01-03T00:00:00Z","modified":"2026-01-03`), 1)
 		g.publish(t, g.folder, gone)
-		sinks[g.folder].awaitFindings(t, findingClosed, g.folder, "GHSA-1", 1)
-		sinks[g.org].awaitFindings(t, findingClosed, g.folder, "GHSA-1", 1)
+		sinks[g.folder].awaitFindings(t, findingClosed, g.folder, "CVE-3", 1)
+		sinks[g.org].awaitFindings(t, findingClosed, g.folder, "CVE-3", 1)
 		g.bundles(t, sinks[g.org])
 		g.deletedIsNotClosed(t, sinks[g.org])
 
-		for group, want := range map[string][]string{g.folder: {"GHSA-1", "GHSA-1"}, g.sibling: nil, g.other: nil} {
+		for group, want := range map[string][]string{g.folder: {"CVE-3", "CVE-3"}, g.sibling: nil, g.other: nil} {
 			if diff := cmp.Diff(want, sinks[group].advisoryIDs(t)); diff != "" {
 				t.Errorf("events for %s: %s", group, diff)
 			}
@@ -114,7 +114,7 @@ func TestFindingEvents(t *testing.T) {
 	})
 }
 
-// checksNews checks every field of an event about the finding GHSA-1.
+// checksNews checks every field of an event about the finding CVE-3.
 func (g *gallery) checksNews(t *testing.T, n findingNews) {
 	t.Helper()
 	f := n.Findings[0]
@@ -126,7 +126,7 @@ func (g *gallery) checksNews(t *testing.T, n findingNews) {
 		n.Images[0].Digest != g.digest || len(n.OwnerUIDs) != 1 {
 		t.Errorf("unexpected event %+v", n)
 	}
-	if f.Severity != "SEVERITY_CRITICAL" || f.Score != "9.8" || !slices.Equal(f.Aliases, []string{"CVE-3"}) ||
+	if f.Severity != "SEVERITY_CRITICAL" || f.Score != "9.8" || !slices.Equal(f.Aliases, []string{"GHSA-1"}) ||
 		f.Packages[0].Package.Purl != "pkg:npm/left@1.2.0" || f.Packages[0].FixedVersion != "1.3.0" {
 		t.Errorf("unexpected finding %+v", f)
 	}
@@ -160,12 +160,12 @@ func (g *gallery) bundles(t *testing.T, sink *receiver) {
 		g.pushImage(t, "dev/folder/app", fmt.Sprint("m", n), "amd64", layerOf(t, map[string]string{
 			"app/node_modules/left/package.json": `{"name":"left","version":"1.2.0"}`, "n": fmt.Sprint(n)}))
 	}
-	opened := sink.awaitFindings(t, findingOpened, g.org, "GHSA-2", more+1) // there is one event for each pushed image
+	opened := sink.awaitFindings(t, findingOpened, g.org, "CVE-3", more+1) // there is one event for each pushed image
 	if last := opened[len(opened)-1]; last.Source != "image" || last.ImageCount != 1 {
 		t.Errorf("event for a pushed image: %+v", last)
 	}
 	g.publish(t, g.org, osvOf("GHSA-9", "CVE-9", "npm", "left", "2.0.0"))
-	got := sink.awaitFindings(t, findingOpened, g.org, "GHSA-9", 1)
+	got := sink.awaitFindings(t, findingOpened, g.org, "CVE-9", 1)
 	n := got[0]
 	if len(got) != 1 || n.ImageCount != more+1 || n.PairCount != more+1 || len(n.Images) != 20 || n.GroupUID != g.folder {
 		t.Errorf("%d events; the first counts %d images, lists %d, in %s", len(got), n.ImageCount, len(n.Images), n.GroupUID)
@@ -177,10 +177,10 @@ func (g *gallery) deletedIsNotClosed(t *testing.T, sink *receiver) {
 	t.Helper()
 	g.oci(t, g.RegistryToken, "DELETE", "/v2/dev/folder/app/manifests/"+g.digest, "")
 	g.publish(t, g.org, osvOf("GHSA-10", "CVE-10", "npm", "left", "2.0.0"))
-	if n := sink.awaitFindings(t, findingOpened, g.org, "GHSA-10", 1)[0]; n.ImageCount != 21 {
+	if n := sink.awaitFindings(t, findingOpened, g.org, "CVE-10", 1)[0]; n.ImageCount != 21 {
 		t.Errorf("%d images after one was deleted, want 21", n.ImageCount)
 	}
-	for _, id := range []string{"DSA-1", "GHSA-9"} {
+	for _, id := range []string{"CVE-1", "CVE-9"} {
 		if n := len(sink.findings(t, findingClosed, g.org, id)); n != 0 {
 			t.Errorf("%d events close %s", n, id)
 		}

@@ -78,10 +78,10 @@ var facts = []fact{
 //     rpm, 27.el9 comes after 25.el9_3, because 27 comes after 25.
 //   - vim-minimal is 2:8.2.2637-26.el9_8.6: el9_8.10 and el9_8.13 come after it, because 10 and 13
 //     come after 6.
+//   - A finding is named after the CVE of its advisory, if it has one.
 //   - The facts about AlmaLinux 10 do not apply to this image, nor do the facts about packages that
 //     the image does not contain.
 var goldenFindings = []string{
-	"ALSA-2024:2447 openssl-libs 1:3.0.7-25.el9_3 fixed in 1:3.0.7-27.el9",
 	"ALSA-2024:6783 openssl-libs 1:3.0.7-25.el9_3 fixed in 1:3.0.7-28.el9_4",
 	"ALSA-2024:9333 openssl-libs 1:3.0.7-25.el9_3 fixed in 1:3.2.2-6.el9_5",
 	"ALSA-2025:1330 openssl-libs 1:3.0.7-25.el9_3 fixed in 1:3.2.2-6.el9_5.1",
@@ -92,14 +92,15 @@ var goldenFindings = []string{
 	"ALSA-2026:25239 openssl-libs 1:3.0.7-25.el9_3 fixed in 1:3.5.5-4.el9_8",
 	"ALSA-2026:38511 vim-minimal 2:8.2.2637-26.el9_8.6 fixed in 2:8.2.2637-26.el9_8.10",
 	"ALSA-2026:47982 vim-minimal 2:8.2.2637-26.el9_8.6 fixed in 2:8.2.2637-26.el9_8.13",
-	"GO-2020-0001 github.com/gin-gonic/gin 1.3.0 fixed in 1.6.0",
-	"GO-2020-0017 github.com/dgrijalva/jwt-go 3.2.0+incompatible fixed in ",
-	"GO-2020-0036 gopkg.in/yaml.v2 2.2.3 fixed in 2.2.8",
-	"GO-2021-0052 github.com/gin-gonic/gin 1.3.0 fixed in 1.7.7",
-	"GO-2021-0113 golang.org/x/text 0.3.6 fixed in 0.3.7",
-	"GO-2022-0956 gopkg.in/yaml.v2 2.2.3 fixed in 2.2.4",
-	"GO-2022-1059 golang.org/x/text 0.3.6 fixed in 0.3.8",
-	"GO-2026-5970 golang.org/x/text 0.3.6 fixed in 0.39.0",
+	"CVE-2019-11254 gopkg.in/yaml.v2 2.2.3 fixed in 2.2.8",
+	"CVE-2020-26160 github.com/dgrijalva/jwt-go 3.2.0+incompatible fixed in ",
+	"CVE-2020-28483 github.com/gin-gonic/gin 1.3.0 fixed in 1.7.7",
+	"CVE-2020-36567 github.com/gin-gonic/gin 1.3.0 fixed in 1.6.0",
+	"CVE-2021-38561 golang.org/x/text 0.3.6 fixed in 0.3.7",
+	"CVE-2022-3064 gopkg.in/yaml.v2 2.2.3 fixed in 2.2.4",
+	"CVE-2022-32149 golang.org/x/text 0.3.6 fixed in 0.3.8",
+	"CVE-2024-0727 openssl-libs 1:3.0.7-25.el9_3 fixed in 1:3.0.7-27.el9",
+	"CVE-2026-56852 golang.org/x/text 0.3.6 fixed in 0.39.0",
 }
 
 // goldenImage returns a layer of AlmaLinux 9 with a Go program.

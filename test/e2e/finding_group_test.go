@@ -56,11 +56,11 @@ func TestGroupFindings(t *testing.T) {
 					want       []string
 					images     int
 				}{
-					{"org", "", []string{"GHSA-1 left" + both, "DSA-1 libssl3" + both}, 2},
-					{"org", g.org, []string{"GHSA-1 left" + both, "DSA-1 libssl3" + both}, 2},
-					{"org", g.repo, []string{"GHSA-1 left 1 [dev/folder/app:v1]", "DSA-1 libssl3 1 [dev/folder/app:v1]"}, 1},
-					{"folder", "", []string{"GHSA-1 left 1 [dev/folder/app:v1]"}, 1},
-					{"folder", g.org, []string{"GHSA-1 left 1 [dev/folder/app:v1]"}, 1},
+					{"org", "", []string{"CVE-3 left" + both, "CVE-1 libssl3" + both}, 2},
+					{"org", g.org, []string{"CVE-3 left" + both, "CVE-1 libssl3" + both}, 2},
+					{"org", g.repo, []string{"CVE-3 left 1 [dev/folder/app:v1]", "CVE-1 libssl3 1 [dev/folder/app:v1]"}, 1},
+					{"folder", "", []string{"CVE-3 left 1 [dev/folder/app:v1]"}, 1},
+					{"folder", g.org, []string{"CVE-3 left 1 [dev/folder/app:v1]"}, 1},
 					{"sibling", g.org, nil, 1}, {"sibling", g.repo, nil, 0},
 					{"other", "", nil, 0}, {"other", g.org, nil, 0}, {"other", g.repo, nil, 0},
 					{"other", g.other + g.repo[strings.LastIndexByte(g.repo, '/'):], nil, 0},

@@ -139,8 +139,8 @@ func TestImageFindings(t *testing.T) {
 		g.publish(t, g.org, osvOf("DSA-2", "CVE-2", "Debian:11", "openssl", "9.0"))
 		g.publish(t, g.folder, osvOf("GHSA-1", "CVE-3", "npm", "left", "1.3.0"))
 		g.publish(t, g.other, osvOf("X-1", "CVE-4", "npm", "left", "2.0.0"))
-		ssl := "DSA-1 CVE-1 pkg:deb/debian/libssl3@3.0.1-1?arch=amd64&distro=debian-12 3.0.2-1 SEVERITY_CRITICAL"
-		left := "GHSA-1 CVE-3 pkg:npm/left@1.2.0 1.3.0 SEVERITY_CRITICAL"
+		ssl := "CVE-1  pkg:deb/debian/libssl3@3.0.1-1?arch=amd64&distro=debian-12 3.0.2-1 SEVERITY_CRITICAL"
+		left := "CVE-3 GHSA-1 pkg:npm/left@1.2.0 1.3.0 SEVERITY_CRITICAL"
 		procUntil(t, "the matches are known", func() bool { return len(g.found(t, g.overGRPC, g.full["org"])) == 2 })
 		for protocol, call := range g.protocols() {
 			t.Run(protocol, func(t *testing.T) {
@@ -204,9 +204,7 @@ func (g *gallery) countsImages(t *testing.T, call caller) {
 	}{
 		{"the owner", g.full["org"], "CVE-1", 1}, {"the owner, by the id", g.full["org"], "DSA-1", 1},
 		{"the owner, of another release", g.full["org"], "CVE-2", 0}, {"who sees the folder", g.full["folder"], "CVE-3", 1},
-		{"who sees the folder, of an advisory above", g.full["folder"], "CVE-1", 0},
 		{"another organization, of its own advisory", g.full["other"], "CVE-4", 0},
-		{"another organization", g.full["other"], "CVE-1", 0}, {"nobody's", g.full["org"], "CVE-9", 0},
 	} {
 		m := must[*findingspb.ListAffectedImagesResponse](t, call, tt.bearer, &findingspb.ListAffectedImagesRequest{
 			AdvisoryId: tt.id,
@@ -218,6 +216,15 @@ func (g *gallery) countsImages(t *testing.T, call caller) {
 			if i.GetRepo() != "dev/folder/app" || i.GetDigest() != g.digest || !slices.Equal(i.GetTags(), []string{"v1"}) {
 				t.Errorf("%s: %v", tt.who, i)
 			}
+		}
+	}
+	for _, tt := range []struct{ who, bearer, id string }{
+		{"who sees the folder, of an advisory above", g.full["folder"], "CVE-1"},
+		{"another organization", g.full["other"], "CVE-1"}, {"nobody's", g.full["org"], "CVE-9"},
+	} {
+		_, st := call(t, tt.bearer, &findingspb.ListAffectedImagesRequest{AdvisoryId: tt.id})
+		if st.Code() != codes.NotFound {
+			t.Errorf("%s: %v", tt.who, st)
 		}
 	}
 	for _, tt := range []struct {
@@ -269,6 +276,95 @@ func (g *gallery) followsChanges(t *testing.T) {
 	if n := images("CVE-3"); n != 0 {
 		t.Errorf("%d images are affected after the only one was deleted", n)
 	}
+}
+
+// TestAnswerCoverage checks that every answer about findings says what was known: how many images are inspected, how
+// many packages were compared, and which versions of the feeds were used.
+func TestAnswerCoverage(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		g := newGallery(t, url)
+		answers := func(id string) []proto.Message {
+			return []proto.Message{
+				&findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1"},
+				&findingspb.ListGroupFindingsRequest{GroupUid: g.org}, &findingspb.GetSummaryRequest{GroupUid: g.org},
+				&findingspb.ListAffectedImagesRequest{AdvisoryId: id}, &findingspb.GetBlastRequest{AdvisoryId: id},
+				&findingspb.ListBlastStageRequest{AdvisoryId: id, Stage: findingspb.BlastStage_NAME_OWNERS},
+			}
+		}
+		check := func(in proto.Message, want string) {
+			t.Helper()
+			for protocol, call := range g.protocols() {
+				m, st := call(t, g.full["org"], in)
+				if st != nil {
+					t.Fatalf("%T over %s: %v", in, protocol, st)
+				}
+				c := m.(interface {
+					GetCoverage() *findingspb.AnswerCoverage
+				}).GetCoverage()
+				p := c.GetPackages()
+				got := fmt.Sprint(c.GetImages(), c.GetIndexed(), c.GetWaiting(), c.GetNotUnderstood(), " ", p.GetPackages(),
+					p.GetCovered(), p.GetNotCovered(), " ", c.GetExtent())
+				if got != want || c.GetPackageTime() == nil {
+					t.Errorf("the coverage of %T over %s is %s, want %s", in, protocol, got, want)
+				}
+			}
+		}
+		for _, in := range answers("CVE-1")[:3] {
+			check(in, "1 1 0 0 2 0 2 EXTENT_NOTHING") // no advisory exists, so nothing is known
+		}
+		check(&findingspb.SearchPackagesRequest{Purl: "pkg:npm/none"}, "1 1 0 0 2 0 2 EXTENT_EVERYTHING")
+		g.publish(t, g.org, osvOf("DSA-1", "CVE-1", "Debian:12", "other", "3.0.2-1"))
+		for _, in := range answers("CVE-1") {
+			check(in, "1 1 0 0 2 1 1 EXTENT_PART")
+		}
+		g.publish(t, g.org, osvOf("GHSA-1", "CVE-3", "npm", "other", "1.3.0"))
+		for _, in := range answers("CVE-1") {
+			check(in, "1 1 0 0 2 2 0 EXTENT_EVERYTHING")
+		}
+	})
+}
+
+// TestUnknownVulnerability checks that a question about an unknown vulnerability is not answered with zeros.
+func TestUnknownVulnerability(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		g := newGallery(t, url)
+		g.publish(t, g.org, osvOf("GHSA-2345-6789-cfgh", "CVE-2026-1000", "npm", "left", "1.3.0"))
+		g.publish(t, g.other, osvOf("GHSA-2345-6789-cfgj", "CVE-2026-1003", "npm", "left", "1.3.0"))
+		g.publish(t, g.org, []byte(`{"id": "EMPTY-1", "modified": "2026-01-02T03:04:05Z", "summary": "names no package"}`))
+		gone := osvOf("GONE-1", "CVE-2026-7777", "npm", "left", "1.3.0")
+		g.publish(t, g.org, bytes.Replace(gone, []byte(`{`), []byte(`{"withdrawn":"2026-01-02T00:00:00Z",`), 1))
+		g.publish(t, g.org, catalogOf("CVE-2026-5555"))
+		for protocol, call := range g.protocols() {
+			for _, tt := range []struct {
+				id   string
+				code codes.Code
+				text string
+			}{
+				{"CVE-1900-99999", codes.NotFound, "Not found: advisory CVE-1900-99999"},
+				{"CVE-2026-1001", codes.NotFound, "Not found: advisory CVE-2026-1001; similar: CVE-2026-1000"},
+				{"CVE-2026-100", codes.NotFound, "Not found: advisory CVE-2026-100; similar: CVE-2026-1000"},
+				{"CVE-2026-0100", codes.NotFound, "Not found: advisory CVE-2026-0100; similar: CVE-2026-1000"},
+				{"cve-2026-1000", codes.NotFound, "Not found: advisory cve-2026-1000; similar: CVE-2026-1000"},
+				{"ghsa-2345-6789-CFGH", codes.NotFound, "Not found: advisory ghsa-2345-6789-CFGH; similar: GHSA-2345-6789-cfgh"},
+				{"CVE-2026-5555", codes.FailedPrecondition, "is in a list of exploited vulnerabilities, but no advisory"},
+				{"EMPTY-1", codes.FailedPrecondition, "no advisory says which packages EMPTY-1 affects"},
+				{"CVE-2026-7777", codes.FailedPrecondition, "the advisory CVE-2026-7777 is withdrawn"},
+			} {
+				for _, in := range []proto.Message{
+					&findingspb.GetBlastRequest{AdvisoryId: tt.id}, &findingspb.ListAffectedImagesRequest{AdvisoryId: tt.id},
+					&findingspb.ListBlastStageRequest{AdvisoryId: tt.id, Stage: findingspb.BlastStage_NAME_IMAGES},
+				} {
+					_, st := call(t, g.full["org"], in)
+					if st.Code() != tt.code || !strings.Contains(st.Message(), tt.text) ||
+						tt.code == codes.NotFound && !strings.HasSuffix(st.Message(), tt.text) {
+						t.Errorf("%T of %s over %s: %v", in, tt.id, protocol, st)
+					}
+				}
+			}
+		}
+	})
 }
 
 // TestFindingsPages checks that further pages can be read with only a page token.
@@ -360,6 +456,8 @@ func findingExamples(t *testing.T, w *world, x things) map[string][]example {
 		"GroupFindingsService_GetSummary": {
 			{uid: x.org}, {uid: gallery.repo, query: "days=7&order_by=open%20desc&page_size=1"},
 			{uid: x.org, query: "days=91", fails: true}},
+		"GroupFindingsService_GetTrend": {
+			{uid: x.org}, {uid: x.org, query: "days=730"}, {uid: x.org, query: "days=731", fails: true}},
 		"FindingsService_SearchPackages": {
 			{query: "purl=pkg:npm/left&range=%3C2.0.0&group_uid=" + x.org}, {query: "purl=left", fails: true},
 		},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -63,19 +64,24 @@ func historyServe(ctx context.Context, skew string) error {
 
 // A historyInput is one operation of a client.
 type historyInput struct {
-	op string // grant and revoke change binding n of a guest, end deletes the guest, check tests the guest's access
-	n  int    // rename gives the group its n-th name, find looks it up by its n-th name
+	op   string // grant and revoke change binding n of a guest, end deletes the guest, check tests the guest's access
+	n    int    // rename gives the group its n-th name, find looks it up by its n-th name
+	item string // write is a write of the guest that creates the item, see looks it up
 }
 
-// A historyState is the state of a guest or of a group.
+// A historyState is the state of a guest and one item that it writes, or of a group.
 type historyState struct {
 	bindings int // bit n is set if binding n exists
 	ended    bool
+	written  bool
 	name     int
 }
 
+// access reports whether the guest has access.
+func (s historyState) access() bool { return s.bindings != 0 && !s.ended }
+
 // historyModel describes the answers of a single server. A guest has access while it has a binding and its token has
-// not ended. A group is found only by its latest name.
+// not ended. Only while it has access, its writes are committed. A group is found only by its latest name.
 var historyModel = porcupine.Model{
 	Init: func() any { return historyState{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -90,7 +96,12 @@ var historyModel = porcupine.Model{
 		case "rename":
 			s.name = in.n
 		case "check":
-			return output.(bool) == (s.bindings != 0 && !s.ended), s
+			return output.(bool) == s.access(), s
+		case "write":
+			s.written = s.access()
+			return output.(writeOutcome).possible(s.access()), s
+		case "see":
+			return output.(bool) == s.written, s
 		case "find":
 			return output.(bool) == (s.name == in.n), s
 		}
@@ -101,16 +112,17 @@ var historyModel = porcupine.Model{
 // histories records the requests of clients to three replicas, and the answers. The records are grouped by the guest
 // or group that a request is about. Each replica has its own link to the database.
 type histories struct {
-	t        *testing.T
-	replicas []*proc
-	links    []*link
-	issuer   *token.Issuer
-	start    time.Time
+	t      *testing.T
+	dev    procDev // with tokens that are valid on all replicas
+	links  []*link
+	issuer *token.Issuer
+	start  time.Time
 
-	mu    sync.Mutex
-	all   map[int][]porcupine.Operation
-	keys  int
-	count map[string]int // number of answers by operation, and of faults by name
+	mu       sync.Mutex
+	replicas []*proc // a killed replica is replaced by its successor
+	all      map[int][]porcupine.Operation
+	keys     int
+	count    map[string]int // number of answers by operation, and of faults by name
 }
 
 // historiesStart starts three replicas on a new database, after it has executed the statements in the database. The
@@ -158,7 +170,52 @@ func historiesStart(t *testing.T, statements ...string) *histories {
 	if h.issuer, err = token.New(t.Context(), s.DB, token.Config{Issuer: procBase, Key: key, Now: past}); err != nil {
 		t.Fatal(err)
 	}
+	h.dev = h.replicas[0].dev
+	for host, bearer := range map[string]*string{procBase: &h.dev.Token, historyRegistry: &h.dev.RegistryToken} {
+		*bearer, err = h.issuer.Mint(t.Context(), token.Claims{Subject: h.dev.Owner, Audience: []string{host}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	return h
+}
+
+// replica returns the process that is replica i now.
+func (h *histories) replica(i int) *proc {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.replicas[i]
+}
+
+// dialer returns a function that connects to replica i, even if the replica was restarted.
+func (h *histories) dialer(i int) func(ctx context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", h.replica(i).address)
+	}
+}
+
+// dial returns a client of replica i.
+func (h *histories) dial(i int, bearer string) *procClient {
+	api, dial := procDial("replica", bearer), h.dialer(i)
+	api.http.Timeout = historyTimeout
+	api.http.Transport = &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+	}
+	return api
+}
+
+// restart kills replica i and starts it again.
+func (h *histories) restart(i int) {
+	before := h.replica(i)
+	before.kill()
+	// The cleanup ends the process, so the command must not end with the test's context.
+	cmd := exec.CommandContext(context.WithoutCancel(h.t.Context()), before.cmd.Path)
+	cmd.Env = before.cmd.Env
+	after := procRun(h.t, cmd)
+	after.waitReady()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.replicas[i] = after
 }
 
 // run runs clients for the duration life. If faults is set, it causes faults during this time. It returns when every
@@ -179,10 +236,21 @@ func (h *histories) run(life time.Duration, faults bool) {
 			h.group(ctx)
 		}
 	})
+	for _, w := range historyWrites {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				h.writer(ctx, w)
+			}
+		})
+	}
+	failing, repaired := context.WithCancel(ctx)
+	var faulty sync.WaitGroup
 	if faults {
-		wg.Go(func() { h.fail(ctx) })
+		faulty.Go(func() { h.fail(failing) })
 	}
 	wg.Wait()
+	repaired()
+	faulty.Wait()
 }
 
 // fail causes one fault after the other, and repairs each before it causes the next.
@@ -194,9 +262,9 @@ func (h *histories) fail(ctx context.Context) {
 		}
 	}
 	for ctx.Err() == nil {
-		i := rand.IntN(len(h.replicas))
-		p, l := h.replicas[i], h.links[i]
-		switch rand.IntN(5) {
+		i := rand.IntN(len(h.links))
+		p, l := h.replica(i), h.links[i]
+		switch rand.IntN(6) {
 		case 0:
 			h.counted("pauses")
 			p.pause(syscall.SIGSTOP)
@@ -221,6 +289,9 @@ func (h *histories) fail(ctx context.Context) {
 				l.set(linkWorks, 10*time.Millisecond)
 			}
 			wait(time.Second, 2*time.Second)
+		case 5:
+			h.counted("kills")
+			h.restart(i)
 		}
 		for _, l := range h.links {
 			l.set(linkWorks, 0)
@@ -238,14 +309,21 @@ func (h *histories) counted(what string) {
 // forever is the recorded end time of a write whose outcome is unknown, because the write may still take effect.
 const forever = int64(1) << 62
 
+// historyTimeout is the longest time that a client waits for an answer.
+const historyTimeout = 10 * time.Second
+
 // record adds an operation to the history of a key.
 func (h *histories) record(key, replica int, in historyInput, status int, call, end int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.all[key] = append(h.all[key], porcupine.Operation{
+	h.add(key, porcupine.Operation{
 		ClientId: replica, Input: in, Output: status == http.StatusOK, Metadata: status, Call: call, Return: end,
 	})
-	h.count[in.op]++
+}
+
+func (h *histories) add(key int, o porcupine.Operation) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all[key] = append(h.all[key], o)
+	h.count[o.Input.(historyInput).op]++
 }
 
 func (h *histories) now() int64 { return int64(time.Since(h.start)) }
@@ -262,10 +340,8 @@ func (h *histories) client() *historyClient {
 	defer h.mu.Unlock()
 	h.keys++
 	c := &historyClient{histories: h, key: h.keys}
-	for _, p := range h.replicas {
-		api := p.owner()
-		api.http.Timeout = 10 * time.Second
-		c.each = append(c.each, api)
+	for i := range h.links {
+		c.each = append(c.each, h.dial(i, h.dev.Token))
 	}
 	return c
 }
@@ -332,28 +408,21 @@ const historyLife = 4 * time.Second
 func (h *histories) guest(ctx context.Context) {
 	c := h.client()
 	defer c.close()
-	group, ok := setUp[procGroup](ctx, c, faultGroups(h.replicas[0], http.MethodPost), faultBody(http.MethodPost))
+	group, identity, ok := c.setUpGuest(ctx)
 	if !ok {
 		return
 	}
-	match := map[string]string{"issuer": "https://issuer.test", "subject": string(group.UID)}
-	who := map[string]any{"name": "guest", "claimMatch": match}
-	identity, ok := setUp[procGroup](ctx, c, "/iam/v2beta1/identities/"+string(group.UID), who)
-	if !ok {
-		return
-	}
-	raw, err := h.issuer.Mint(ctx, token.Claims{Subject: identity.UID, Audience: []string{procBase}})
+	raw, err := h.issuer.Mint(ctx, token.Claims{Subject: identity, Audience: []string{procBase}})
 	if err != nil {
 		return // the test has ended
 	}
 	path := "/iam/v2beta1/groups/" + string(group.UID)
 	reading, done := context.WithCancel(context.WithoutCancel(ctx))
 	var readers, writers sync.WaitGroup
-	for i, p := range h.replicas {
+	for i := range h.links {
 		readers.Go(func() {
-			api := procDial(p.address, raw)
+			api := h.dial(i, raw)
 			defer api.close()
-			api.http.Timeout = 10 * time.Second
 			c.read(reading, i, func() historyInput { return historyInput{op: "check"} },
 				func(historyInput) int { return api.code(context.WithoutCancel(ctx), http.MethodGet, path, nil) })
 		})
@@ -361,27 +430,50 @@ func (h *histories) guest(ctx context.Context) {
 	life, cancel := context.WithTimeout(ctx, historyLife)
 	defer cancel()
 	for n, role := range []string{"viewer", "editor"} {
-		body := map[string]any{"identityUid": identity.UID, "roleUid": resource.ManagedRoleUID(role)}
-		writers.Go(func() { c.toggle(life, n, group.UID, body) })
+		body := map[string]any{"identityUid": identity, "roleUid": resource.ManagedRoleUID(role)}
+		writers.Go(func() { c.toggle(life, n, group.UID, body, func() {}, func() {}) })
 	}
 	writers.Wait()
-	c.write(historyInput{op: "end"}, http.MethodDelete, "/iam/v2beta1/identities/"+string(identity.UID), nil, nil)
+	c.end(identity)
 	time.Sleep(200 * time.Millisecond) // gives the readers time to send more requests
 	done()
 	readers.Wait()
 }
 
-// toggle grants and revokes a role until ctx ends or the outcome of a request is unknown.
-func (c *historyClient) toggle(ctx context.Context, n int, group resource.UID, body map[string]any) {
+// setUpGuest creates a group, and an identity in it.
+func (c *historyClient) setUpGuest(ctx context.Context) (group procGroup, identity resource.UID, ok bool) {
+	parent := "/iam/v2beta1/groups/" + string(c.dev.Organization)
+	if group, ok = setUp[procGroup](ctx, c, parent, faultBody(http.MethodPost)); !ok {
+		return group, "", false
+	}
+	match := map[string]string{"issuer": "https://issuer.test", "subject": string(group.UID)}
+	body := map[string]any{"name": "guest", "claimMatch": match}
+	i, ok := setUp[procGroup](ctx, c, "/iam/v2beta1/identities/"+string(group.UID), body)
+	return group, i.UID, ok
+}
+
+// end deletes a guest.
+func (c *historyClient) end(identity resource.UID) {
+	c.write(historyInput{op: "end"}, http.MethodDelete, "/iam/v2beta1/identities/"+string(identity), nil, nil)
+}
+
+// toggle grants and revokes a role until ctx ends or the outcome of a request is unknown. It calls granted and revoked
+// after each change.
+func (c *historyClient) toggle(
+	ctx context.Context, n int, group resource.UID, body map[string]any, granted, revoked func(),
+) {
 	for ctx.Err() == nil {
 		var b procGroup
-		if !c.write(historyInput{"grant", n}, http.MethodPost, "/iam/v2beta1/roleBindings/"+string(group), body, &b) {
+		if !c.write(historyInput{op: "grant", n: n}, http.MethodPost, "/iam/v2beta1/roleBindings/"+string(group), body, &b) {
 			return
 		}
+		granted()
 		time.Sleep(rand.N(100 * time.Millisecond))
-		if !c.write(historyInput{"revoke", n}, http.MethodDelete, "/iam/v2beta1/roleBindings/"+string(b.UID), nil, nil) {
+		path := "/iam/v2beta1/roleBindings/" + string(b.UID)
+		if !c.write(historyInput{op: "revoke", n: n}, http.MethodDelete, path, nil, nil) {
 			return
 		}
+		revoked()
 		time.Sleep(rand.N(100 * time.Millisecond))
 	}
 }
@@ -392,7 +484,8 @@ func (h *histories) group(ctx context.Context) {
 	c := h.client()
 	defer c.close()
 	name := func(n int) string { return fmt.Sprintf("group-%d-%d", c.key, n) }
-	group, ok := setUp[procGroup](ctx, c, faultGroups(h.replicas[0], http.MethodPost), map[string]any{"name": name(0)})
+	parent := "/iam/v2beta1/groups/" + string(h.dev.Organization)
+	group, ok := setUp[procGroup](ctx, c, parent, map[string]any{"name": name(0)})
 	if !ok {
 		return
 	}
@@ -402,12 +495,12 @@ func (h *histories) group(ctx context.Context) {
 	}
 	reading, done := context.WithCancel(context.WithoutCancel(ctx))
 	var readers sync.WaitGroup
-	for i, p := range h.replicas {
+	for i := range h.links {
 		readers.Go(func() {
-			api := procDial(p.address, p.dev.RegistryToken)
+			api := h.dial(i, h.dev.RegistryToken)
 			defer api.close()
-			api.http.Timeout = 10 * time.Second
-			c.read(reading, i, func() historyInput { return historyInput{"find", rand.IntN(2)} }, func(in historyInput) int {
+			question := func() historyInput { return historyInput{op: "find", n: rand.IntN(2)} }
+			c.read(reading, i, question, func(in historyInput) int {
 				return api.code(context.WithoutCancel(ctx), http.MethodGet, "/v2/dev/"+name(in.n)+"/app/tags/list", nil)
 			})
 		})
@@ -415,8 +508,8 @@ func (h *histories) group(ctx context.Context) {
 	life, cancel := context.WithTimeout(ctx, historyLife)
 	defer cancel()
 	for n := 1; life.Err() == nil; n = 1 - n {
-		if !c.write(historyInput{"rename", n}, http.MethodPatch, "/iam/v2beta1/groups/"+string(group.UID)+"?updateMask=name",
-			map[string]any{"name": name(n)}, nil) {
+		if !c.write(historyInput{op: "rename", n: n}, http.MethodPatch,
+			"/iam/v2beta1/groups/"+string(group.UID)+"?updateMask=name", map[string]any{"name": name(n)}, nil) {
 			break
 		}
 		time.Sleep(rand.N(200 * time.Millisecond))
@@ -426,10 +519,10 @@ func (h *histories) group(ctx context.Context) {
 	readers.Wait()
 }
 
-// reads reports whether the operation is a read.
+// reads reports whether the operation is a read that is checked for each replica.
 func (in historyInput) reads() bool { return in.op == "check" || in.op == "find" }
 
-// A historyView is the set of answers of one replica to one query in one history.
+// A historyView is the set of answers of one replica to one query in one history, or of all replicas about one item.
 type historyView struct {
 	key, replica int
 	question     historyInput
@@ -438,7 +531,12 @@ type historyView struct {
 // seenBy returns the answers of a view, and all changes in the history of that view.
 func (h *histories) seenBy(v historyView) (operations []porcupine.Operation) {
 	for _, o := range h.all[v.key] {
-		if in := o.Input.(historyInput); !in.reads() || o.ClientId == v.replica && in == v.question {
+		switch in := o.Input.(historyInput); {
+		case in.op == "list":
+			o.Input, o.Output = v.question, slices.Contains(o.Output.([]string), v.question.item)
+			operations = append(operations, o)
+		case in.op == "write" && in.item != v.question.item, in.reads() && (o.ClientId != v.replica || in != v.question):
+		default:
 			operations = append(operations, o)
 		}
 	}
@@ -451,6 +549,8 @@ func (h *histories) views(key int) map[historyView]bool {
 	for _, o := range h.all[key] {
 		if in := o.Input.(historyInput); in.reads() {
 			views[historyView{key, o.ClientId, in}] = true
+		} else if in.op == "write" {
+			views[historyView{key, 0, historyInput{op: "see", item: in.item}}] = true
 		}
 	}
 	return views
@@ -488,16 +588,18 @@ func (h *histories) describe(v historyView) string {
 	var text strings.Builder
 	for _, o := range operations {
 		in := o.Input.(historyInput)
-		fmt.Fprintf(&text, "%v to %v replica %d: %s %d: %v\n",
-			time.Duration(o.Call), time.Duration(o.Return), o.ClientId, in.op, in.n, o.Metadata)
+		fmt.Fprintf(&text, "%v to %v replica %d: %s %d %s: %v %v\n", time.Duration(o.Call),
+			time.Duration(o.Return), o.ClientId, in.op, in.n, in.item, o.Output, o.Metadata)
 	}
 	return text.String()
 }
 
 // TestHistories records the answers of three replicas about grants, revocations, ended tokens and renamed groups,
-// while replicas are paused, cut off from the database, slow, or have a wrong clock. A linearizability checker
+// while replicas are paused, killed, cut off from the database, slow, or have a wrong clock. A linearizability checker
 // verifies that a single server could have given all answers of each replica: access ends when a revocation is
-// acknowledged, and begins when a grant is acknowledged. HOLDFAST_TEST_HISTORIES sets the duration.
+// acknowledged, and begins when a grant is acknowledged. It also verifies that no write is committed after a revocation
+// has been acknowledged, even if a replica had received and authorized the write before. HOLDFAST_TEST_HISTORIES sets
+// the duration.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	life := 6 * time.Second
@@ -512,7 +614,11 @@ func TestHistories(t *testing.T) {
 	for _, v := range h.violations() {
 		t.Errorf("no single server could have given the answers of replica %d:\n%s", v.replica, h.describe(v))
 	}
-	for _, op := range []string{"grant", "revoke", "end", "check", "rename", "find"} {
+	want := []string{"grant", "revoke", "end", "check", "rename", "find", "list"}
+	for _, w := range historyWrites {
+		want = append(want, w.name+" "+string(writeAccepted), w.name+" "+string(writeDenied))
+	}
+	for _, op := range want {
 		if h.count[op] == 0 {
 			t.Errorf("no client made the operation %s", op)
 		}

@@ -122,10 +122,7 @@ func methodExamples(t *testing.T, w *world) map[string]example {
 		attachedV1Examples(t, w, x), advisoryV1Examples(t, w, x), advisoryExamples(t, w, x), signInExamples(t, w, x),
 		eventExamples(t, w, x),
 	} {
-		for id, list := range examples {
-			i := max(0, slices.IndexFunc(list, func(e example) bool { return !e.fails && !e.all }))
-			chosen[id] = list[i]
-		}
+		chooseExamples(chosen, examples)
 	}
 	viewer := string(resource.ManagedRoleUID("viewer"))
 	idp := w.post(t, "/iam/v2beta1/identityProviders/"+x.org,
@@ -140,6 +137,14 @@ func methodExamples(t *testing.T, w *world) map[string]example {
 		body: `{"group":"` + x.folder + `","role":"` + viewer + `","ttl":"3600s"}`,
 	}
 	return chosen
+}
+
+// chooseExamples adds one example for each operation to chosen.
+func chooseExamples(chosen map[string]example, examples map[string][]example) {
+	for id, list := range examples {
+		i := max(0, slices.IndexFunc(list, func(e example) bool { return !e.fails && !e.all }))
+		chosen[id] = list[i]
+	}
 }
 
 // operationOf returns the name that a method has in the OpenAPI description.
@@ -214,10 +219,7 @@ func (w *world) tryWay(t *testing.T, way way) (outcomes []outcome) {
 		}
 	}
 	slices.SortFunc(methods, func(a, b protoreflect.MethodDescriptor) int {
-		last := func(m protoreflect.MethodDescriptor) string {
-			return fmt.Sprint(strings.Contains(string(m.Name()), "Delete")) + operationOf(m)
-		}
-		return strings.Compare(last(a), last(b))
+		return strings.Compare(deletesLast(a), deletesLast(b))
 	})
 	for _, m := range methods {
 		version := versionOf(m)
@@ -241,6 +243,11 @@ func (w *world) tryWay(t *testing.T, way way) (outcomes []outcome) {
 		outcomes = append(outcomes, outcome{string(m.Parent().FullName()), string(m.Name()), version, way.protocol, state})
 	}
 	return append(outcomes, w.tryOutOfScope(t, way, names)...)
+}
+
+// deletesLast returns a key for sorting methods. Methods that delete resources come last.
+func deletesLast(m protoreflect.MethodDescriptor) string {
+	return fmt.Sprint(strings.Contains(string(m.Name()), "Delete")) + operationOf(m)
 }
 
 // called returns the full name of a method in a version. The service has its public name if public is set, and
@@ -384,7 +391,9 @@ func (e example) message(t *testing.T, m protoreflect.MethodDescriptor) proto.Me
 	if r != nil {
 		_, template := verbAndPath(r)
 		for _, v := range pathVariable.FindAllStringSubmatch(template, -1) {
-			values.Set(v[1], e.value(v[1]))
+			if !values.Has(v[1]) {
+				values.Set(v[1], e.value(v[1]))
+			}
 		}
 	}
 	if err := runtime.PopulateQueryParameters(in, values, utilities.NewDoubleArray(nil)); err != nil {

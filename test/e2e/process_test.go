@@ -255,6 +255,11 @@ type procAnswer struct {
 
 // call sends body as JSON, unless it is nil. An error means that there was no complete response.
 func (c *procClient) call(ctx context.Context, method, path string, body any) (procAnswer, error) {
+	return c.callWith(ctx, method, path, "application/json", body)
+}
+
+// callWith is like call, but names the media type of the JSON.
+func (c *procClient) callWith(ctx context.Context, method, path, mediaType string, body any) (procAnswer, error) {
 	var content io.Reader
 	if body != nil {
 		text, err := json.Marshal(body)
@@ -268,7 +273,7 @@ func (c *procClient) call(ctx context.Context, method, path string, body any) (p
 		return procAnswer{}, err
 	}
 	req.Header.Set("Authorization", "Bearer "+c.token)
-	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Type", mediaType)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return procAnswer{}, err

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,6 +43,8 @@ type rollingClients struct {
 	done chan struct{} // closed when the clients must stop
 	stop func()        // stops the clients, and waits until they have stopped
 	wg   sync.WaitGroup
+
+	pages atomic.Bool // whether read also lists a second page
 
 	mu      sync.Mutex
 	counts  map[string]*rollingCount // by the kind of request
@@ -302,9 +305,14 @@ func (l *rollingClients) write(writer int) func() {
 	}
 }
 
-// read lists groups, and reads an acknowledged group.
+// read lists groups, and reads an acknowledged group. During an upgrade it lists two pages; the second page may come
+// from a replica of another version.
 func (l *rollingClients) read() {
-	l.api("read", http.MethodGet, "/iam/v2beta1/groups?page_size=20&order_by=create_time%20desc", nil, nil, 0)
+	const list = "/iam/v2beta1/groups?page_size=20&order_by=create_time%20desc"
+	var first struct{ NextPageToken string }
+	if _, ok := l.api("read", http.MethodGet, list, nil, &first, 0); ok && first.NextPageToken != "" && l.pages.Load() {
+		l.api("read", http.MethodGet, list+"&page_token="+first.NextPageToken, nil, nil, 0)
+	}
 	l.mu.Lock()
 	var g procGroup
 	if len(l.groups) > 0 {

@@ -194,6 +194,7 @@ func (c *rollingCluster) waitProxy(i int, want string) {
 // roll replaces all replicas, one after the other. In between, it freezes one replica and kills another.
 func (c *rollingCluster) roll(load *rollingClients, to rollingVersion) {
 	c.t.Helper()
+	load.pages.Store(to.env != nil) // the previous version cannot read the page tokens of this one
 	c.replace(0, load, to)
 	load.progress()
 	c.freeze(2)

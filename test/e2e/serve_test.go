@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/server"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -50,11 +51,17 @@ type world struct {
 }
 
 // serve starts a server on a database. The server runs until the test ends. serve calls seed with the store before
-// the server starts; seed may be nil. Unset fields of cfg get values for tests: a free port, a new data folder, and
-// no output on the terminal.
+// the server starts; seed may be nil. cfg.EncryptionKey is the key of another replica, or "" for a new key. Other unset
+// fields of cfg get values for tests: a free port, a new data folder, and no output on the terminal.
 func serve(t *testing.T, database string, cfg server.Config, seed func(*storetest.Store)) *world {
 	t.Helper()
 	key := secret.NewKey()
+	if cfg.EncryptionKey != "" {
+		var err error
+		if key, err = secret.ParseKey(cfg.EncryptionKey); err != nil {
+			t.Fatal(err)
+		}
+	}
 	cfg.Dev, cfg.Listen, cfg.DataDir = true, "127.0.0.1:0", t.TempDir()
 	cfg.Database, cfg.EncryptionKey, cfg.AuthURL = database, key.Text(), "http://issuer.test"
 	cfg.Stdout = io.Discard
@@ -181,7 +188,7 @@ func ticking() func() time.Time {
 func (w *world) events(t *testing.T) []resource.Event {
 	t.Helper()
 	w.stop()
-	found, err := storetest.Open(t, w.database).Events(t.Context(), 0, 100_000)
+	found, err := outbox.Read(t.Context(), storetest.Open(t, w.database).DB, 0, 100_000)
 	if err != nil {
 		t.Fatal(err)
 	}

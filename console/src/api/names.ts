@@ -1,6 +1,6 @@
 // Names of resources, by their uids. The names that one rendering needs are requested together.
 import { type Signal, signal } from "@preact/signals";
-import { get, post, type Schema } from "./api";
+import { Fault, get, post, type Schema } from "./api";
 import { ask, whoami } from "./query";
 
 export type NameOf = Schema<"holdfast.access.v1.ResourceName">;
@@ -54,13 +54,25 @@ export async function resolve(text: string, ...kinds: string[]): Promise<string>
   let failed: unknown;
   for (const kind of kinds) {
     try {
-      const { resources } = await ask(get("/access/v1/resolve", { query: { path: text, kind } }));
-      if (resources?.[0]?.uid) return resources[0].uid;
+      const { resources = [] } = await ask(get("/access/v1/resolve", { query: { path: text, kind } }));
+      if (resources.length > 1) throw await ambiguous(text, resources);
+      if (resources[0]?.uid) return resources[0].uid;
     } catch (e) {
+      if (e instanceof Fault && e.status === 0) throw e;
       failed ??= e;
     }
   }
   throw failed;
+}
+
+/** ambiguous is the error for a text that names several people or workloads. It lists them. */
+async function ambiguous(text: string, found: Schema<"holdfast.access.v1.ResolvedResource">[]): Promise<Fault> {
+  const { people = [] } = await ask(get("/access/v1/people", { query: { query: text, page_size: 200 } }));
+  const lines = found.map(({ uid }) => {
+    const p = people.find((person) => person.uid === uid);
+    return [p?.displayName || p?.name, p?.emails?.join(", "), uid].filter(Boolean).join(" ");
+  });
+  return new Fault(0, `${found.length} are called ${text}: ${lines.join("; ")}. Enter an e-mail address or a uid.`, "");
 }
 
 /** parentOf is the uid of a resource's group, or "". */

@@ -66,9 +66,9 @@ export const organizations = get("/iam/v2beta1/groups", {
   query: { "uidp.in_root": true, page_size: 20, order_by: "name" },
 });
 
-/** useMayAnywhere reports whether the caller holds a capability in a group, or in one of the first organizations. */
-export function useMayAnywhere(capability: string, group = ""): boolean {
+/** useMayAnywhere reports whether the caller holds a capability in any group. */
+export function useMayAnywhere(capability: string): boolean {
+  const held = useQuery(whoami).data?.capabilities ?? [];
   const may = useMay();
-  const { data } = useQuery(organizations);
-  return (data?.groups ?? []).some((g) => may(capability, g.uid ?? "")) || (group !== "" && may(capability, group));
+  return held.some((h) => may(capability, h.group?.id ?? "-"));
 }

@@ -1,9 +1,9 @@
 import type { ComponentChildren } from "preact";
-import { useId, useState } from "preact/hooks";
+import { useEffect, useId, useState } from "preact/hooks";
 import type { Fault } from "../api/api";
 import { isUID, nameOf, resolve } from "../api/names";
 import { Problem } from "./page";
-import { go, param, withParams } from "./router";
+import { go, here, param, withParams } from "./router";
 
 /**
  * Filters is a form whose fields are parameters of the address. The fields in names are uids in the
@@ -149,7 +149,10 @@ interface ChoiceProps {
 /** Choice is a drop-down list. In Filters it applies as soon as it changes. */
 export function Choice({ name, label, options, value, onChange }: ChoiceProps) {
   const id = useId().replace(/\W/g, "") + name;
-  const now = value ?? param(name);
+  const [picked, setPicked] = useState<string>(); // kept if another field of the form is wrong
+  const address = here.value.search;
+  useEffect(() => setPicked(undefined), [address]);
+  const now = value ?? picked ?? param(name);
   return (
     <div class="field">
       <label for={id}>{label}</label>
@@ -159,8 +162,9 @@ export function Choice({ name, label, options, value, onChange }: ChoiceProps) {
         value={now}
         onChange={(e) => {
           const select = e.target as HTMLSelectElement;
-          if (onChange) onChange(select.value);
-          else select.form?.requestSubmit();
+          if (onChange) return onChange(select.value);
+          setPicked(select.value);
+          select.form?.requestSubmit();
         }}
       >
         {options.map(([v, text]) => (

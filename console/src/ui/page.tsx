@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { type Fault, get } from "../api/api";
 import { type Result, useQuery } from "../api/query";
+import { useHeld, useReach } from "../api/reach";
 import { Copy } from "./copy";
 import { EntryRow } from "./entry";
 import { remember } from "./recent";
@@ -156,18 +157,88 @@ export function Waiting() {
 /** Answer shows the result of a query: its data, its error, or that it is loading. */
 export function Answer<T>({ of, children }: { of: Result<T>; children: (data: T) => ComponentChildren }) {
   if (of.data !== undefined) return <>{children(of.data)}</>;
+  if (of.error?.status === 403) return <Forbidden>{of.error.message}</Forbidden>;
   if (of.error) return <Problem error={of.error} />;
   return <Waiting />;
 }
 
-/** Empty explains an empty list, and how to create the first entry. */
-export function Empty({ title, children, command }: { title: string; children?: ComponentChildren; command?: string }) {
+/** Forbidden replaces an answer that the caller lacks a permission for. */
+export function Forbidden({ what = "this", children }: { what?: string; children?: ComponentChildren }) {
+  return (
+    <div class="empty forbidden">
+      <p class="empty-title">You may not see {what} here</p>
+      {children && <p>{children}</p>}
+    </div>
+  );
+}
+
+interface EmptyProps {
+  title: string;
+  what?: string; // plural of the listed things, for a caller who may not list them
+  needs?: string[]; // capabilities without which the list is always empty
+  group?: string; // the group whose content is listed; if absent, all groups
+  command?: string;
+  children?: ComponentChildren;
+}
+
+/**
+ * Empty explains an empty list, and how to create the first entry. If the caller lacks a capability that the list
+ * needs, it says so instead, because the list would be empty for this caller in any case.
+ */
+export function Empty({ title, what, needs = [], group, command, children }: EmptyProps) {
+  const held = useHeld();
+  const reach = useReach(needs, group);
+  if (needs.length > 0 && held === undefined) return <Waiting />;
+  if (held?.length === 0 && needs.length > 0) return <NoRole />;
+  if (reach?.length === 0)
+    return (
+      <Forbidden what={what}>
+        That needs{" "}
+        {needs.map((n, i) => (
+          <span key={n}>
+            {i > 0 && " and "}
+            <code>{n}</code>
+          </span>
+        ))}
+        . Ask an owner of the organization for a role that has {needs.length > 1 ? "them" : "it"}.
+      </Forbidden>
+    );
   return (
     <div class="empty">
       <p class="empty-title">{title}</p>
       {children && <p>{children}</p>}
       {command && <Command text={command} />}
     </div>
+  );
+}
+
+/** NoRole tells a caller without any role what to do. */
+export const NoRole = () => (
+  <div class="empty">
+    <p class="empty-title">You hold no role yet</p>
+    <p>Without a role, you see nothing here. Ask an owner of an organization for an invite.</p>
+  </div>
+);
+
+/** Unlisted names the groups in which the caller has a role without the permission to list groups. */
+export function Unlisted() {
+  const held = useHeld() ?? [];
+  return (
+    <>
+      <Forbidden what="groups">
+        You have roles, but none of them has <code>groups.list</code>.
+      </Forbidden>
+      <ul class="rows">
+        {held.slice(0, 20).map((h) => (
+          <li key={`${h.group?.id} ${h.role?.id}`}>
+            <bdi>{h.group?.name}</bdi>
+            <small>
+              as <bdi>{h.role?.name}</bdi>
+            </small>
+          </li>
+        ))}
+      </ul>
+    </>
   );
 }
 

@@ -949,7 +949,8 @@ func (x *ListAccessResponse) GetIncomplete() bool {
 type ResolvePathRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The names of the groups above it and its own, with slashes between, for
-	// example acme/platform/app. A slash before the first is allowed.
+	// example acme/platform/app. A slash before the first is allowed. A person is
+	// named by e-mail address, by the part of it before the @, or by name.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The kind of the last: groups, identities, identity_providers, repos or roles.
 	Kind          string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -1005,7 +1006,7 @@ func (x *ResolvePathRequest) GetKind() string {
 type ResolvePathResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One resource; or several, if the kind is identities or identity_providers, whose
-	// names can repeat in a group: the first twenty, by uid.
+	// names can repeat in a group: the first twenty.
 	Resources     []*ResolvedResource `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1103,6 +1104,245 @@ func (x *ResolvedResource) GetPath() string {
 	return ""
 }
 
+// ListPeopleRequest selects people.
+type ListPeopleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A part of a name or of an e-mail address, or a uid; at most 256 bytes. Capitals do
+	// not matter.
+	Query string `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
+	// People per page: 50 unless given, 200 at most.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// name, then optionally " desc". Send the same order with every page token.
+	OrderBy string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	// How many people to skip before the page starts.
+	Skip          int32 `protobuf:"varint,5,opt,name=skip,proto3" json:"skip,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPeopleRequest) Reset() {
+	*x = ListPeopleRequest{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPeopleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPeopleRequest) ProtoMessage() {}
+
+func (x *ListPeopleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPeopleRequest.ProtoReflect.Descriptor instead.
+func (*ListPeopleRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListPeopleRequest) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+func (x *ListPeopleRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListPeopleRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListPeopleRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
+func (x *ListPeopleRequest) GetSkip() int32 {
+	if x != nil {
+		return x.Skip
+	}
+	return 0
+}
+
+// ListPeopleResponse is one page of people.
+type ListPeopleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The people of this page.
+	People []*Person `protobuf:"bytes,1,rep,name=people,proto3" json:"people,omitempty"`
+	// The page_token for the next page; empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// How many people match, on all pages together.
+	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
+	// The value of skip in the request.
+	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPeopleResponse) Reset() {
+	*x = ListPeopleResponse{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPeopleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPeopleResponse) ProtoMessage() {}
+
+func (x *ListPeopleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPeopleResponse.ProtoReflect.Descriptor instead.
+func (*ListPeopleResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListPeopleResponse) GetPeople() []*Person {
+	if x != nil {
+		return x.People
+	}
+	return nil
+}
+
+func (x *ListPeopleResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListPeopleResponse) GetTotalCount() int64 {
+	if x != nil && x.TotalCount != nil {
+		return *x.TotalCount
+	}
+	return 0
+}
+
+func (x *ListPeopleResponse) GetSkipped() int32 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+// Person is a person that the caller may see.
+type Person struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The uid of the person's identity.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The display name. Empty if there is none.
+	DisplayName string `protobuf:"bytes,3,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	// The e-mail addresses: of the identity, and of accounts that the caller may list.
+	Emails []string `protobuf:"bytes,4,rep,name=emails,proto3" json:"emails,omitempty"`
+	// When the person last used this service.
+	LastSeenTime  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_seen_time,json=lastSeenTime,proto3" json:"last_seen_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Person) Reset() {
+	*x = Person{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Person) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Person) ProtoMessage() {}
+
+func (x *Person) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Person.ProtoReflect.Descriptor instead.
+func (*Person) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Person) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Person) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Person) GetDisplayName() string {
+	if x != nil {
+		return x.DisplayName
+	}
+	return ""
+}
+
+func (x *Person) GetEmails() []string {
+	if x != nil {
+		return x.Emails
+	}
+	return nil
+}
+
+func (x *Person) GetLastSeenTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastSeenTime
+	}
+	return nil
+}
+
 // LookupNamesRequest lists the uids to look up.
 type LookupNamesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1115,7 +1355,7 @@ type LookupNamesRequest struct {
 
 func (x *LookupNamesRequest) Reset() {
 	*x = LookupNamesRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1367,7 @@ func (x *LookupNamesRequest) String() string {
 func (*LookupNamesRequest) ProtoMessage() {}
 
 func (x *LookupNamesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1380,7 @@ func (x *LookupNamesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupNamesRequest.ProtoReflect.Descriptor instead.
 func (*LookupNamesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LookupNamesRequest) GetUids() []string {
@@ -1161,7 +1401,7 @@ type LookupNamesResponse struct {
 
 func (x *LookupNamesResponse) Reset() {
 	*x = LookupNamesResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1413,7 @@ func (x *LookupNamesResponse) String() string {
 func (*LookupNamesResponse) ProtoMessage() {}
 
 func (x *LookupNamesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1426,7 @@ func (x *LookupNamesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupNamesResponse.ProtoReflect.Descriptor instead.
 func (*LookupNamesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LookupNamesResponse) GetNames() []*ResourceName {
@@ -1215,7 +1455,7 @@ type ResourceName struct {
 
 func (x *ResourceName) Reset() {
 	*x = ResourceName{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1227,7 +1467,7 @@ func (x *ResourceName) String() string {
 func (*ResourceName) ProtoMessage() {}
 
 func (x *ResourceName) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1240,7 +1480,7 @@ func (x *ResourceName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceName.ProtoReflect.Descriptor instead.
 func (*ResourceName) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResourceName) GetUid() string {
@@ -1293,7 +1533,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +1545,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +1558,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SearchRequest) GetQuery() string {
@@ -1346,7 +1586,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1598,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1611,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SearchResponse) GetResults() []*SearchResult {
@@ -1419,7 +1659,7 @@ type SearchResult struct {
 
 func (x *SearchResult) Reset() {
 	*x = SearchResult{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[16]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1671,7 @@ func (x *SearchResult) String() string {
 func (*SearchResult) ProtoMessage() {}
 
 func (x *SearchResult) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[16]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1684,7 @@ func (x *SearchResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResult.ProtoReflect.Descriptor instead.
 func (*SearchResult) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{16}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SearchResult) GetKind() SearchKind {
@@ -1545,7 +1785,7 @@ type CountChildrenRequest struct {
 
 func (x *CountChildrenRequest) Reset() {
 	*x = CountChildrenRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[17]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1797,7 @@ func (x *CountChildrenRequest) String() string {
 func (*CountChildrenRequest) ProtoMessage() {}
 
 func (x *CountChildrenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[17]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1810,7 @@ func (x *CountChildrenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountChildrenRequest.ProtoReflect.Descriptor instead.
 func (*CountChildrenRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{17}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CountChildrenRequest) GetUid() string {
@@ -1627,7 +1867,7 @@ type CountChildrenResponse struct {
 
 func (x *CountChildrenResponse) Reset() {
 	*x = CountChildrenResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[18]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1879,7 @@ func (x *CountChildrenResponse) String() string {
 func (*CountChildrenResponse) ProtoMessage() {}
 
 func (x *CountChildrenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[18]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1892,7 @@ func (x *CountChildrenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountChildrenResponse.ProtoReflect.Descriptor instead.
 func (*CountChildrenResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{18}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CountChildrenResponse) GetGroups() []*CountedGroup {
@@ -1707,7 +1947,7 @@ type CountedGroup struct {
 
 func (x *CountedGroup) Reset() {
 	*x = CountedGroup{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[19]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1719,7 +1959,7 @@ func (x *CountedGroup) String() string {
 func (*CountedGroup) ProtoMessage() {}
 
 func (x *CountedGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[19]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1732,7 +1972,7 @@ func (x *CountedGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountedGroup.ProtoReflect.Descriptor instead.
 func (*CountedGroup) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{19}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CountedGroup) GetUid() string {
@@ -1783,7 +2023,7 @@ type ChildCounts struct {
 
 func (x *ChildCounts) Reset() {
 	*x = ChildCounts{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[20]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1795,7 +2035,7 @@ func (x *ChildCounts) String() string {
 func (*ChildCounts) ProtoMessage() {}
 
 func (x *ChildCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[20]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1808,7 +2048,7 @@ func (x *ChildCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildCounts.ProtoReflect.Descriptor instead.
 func (*ChildCounts) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{20}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ChildCounts) GetGroups() *ChildCount {
@@ -1859,7 +2099,7 @@ type ChildCount struct {
 
 func (x *ChildCount) Reset() {
 	*x = ChildCount{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[21]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +2111,7 @@ func (x *ChildCount) String() string {
 func (*ChildCount) ProtoMessage() {}
 
 func (x *ChildCount) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[21]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +2124,7 @@ func (x *ChildCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildCount.ProtoReflect.Descriptor instead.
 func (*ChildCount) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{21}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ChildCount) GetDirect() int64 {
@@ -1910,7 +2150,7 @@ type ListCapabilitiesRequest struct {
 
 func (x *ListCapabilitiesRequest) Reset() {
 	*x = ListCapabilitiesRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[22]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1922,7 +2162,7 @@ func (x *ListCapabilitiesRequest) String() string {
 func (*ListCapabilitiesRequest) ProtoMessage() {}
 
 func (x *ListCapabilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[22]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1935,7 +2175,7 @@ func (x *ListCapabilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCapabilitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListCapabilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{22}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{25}
 }
 
 // ListCapabilitiesResponse lists all capabilities.
@@ -1949,7 +2189,7 @@ type ListCapabilitiesResponse struct {
 
 func (x *ListCapabilitiesResponse) Reset() {
 	*x = ListCapabilitiesResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[23]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2201,7 @@ func (x *ListCapabilitiesResponse) String() string {
 func (*ListCapabilitiesResponse) ProtoMessage() {}
 
 func (x *ListCapabilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[23]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +2214,7 @@ func (x *ListCapabilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCapabilitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListCapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{23}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListCapabilitiesResponse) GetCapabilities() []*NamedCapability {
@@ -1999,7 +2239,7 @@ type NamedCapability struct {
 
 func (x *NamedCapability) Reset() {
 	*x = NamedCapability{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[24]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +2251,7 @@ func (x *NamedCapability) String() string {
 func (*NamedCapability) ProtoMessage() {}
 
 func (x *NamedCapability) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[24]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +2264,7 @@ func (x *NamedCapability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedCapability.ProtoReflect.Descriptor instead.
 func (*NamedCapability) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{24}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *NamedCapability) GetName() string {
@@ -2057,7 +2297,7 @@ type GetVersionRequest struct {
 
 func (x *GetVersionRequest) Reset() {
 	*x = GetVersionRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[25]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2309,7 @@ func (x *GetVersionRequest) String() string {
 func (*GetVersionRequest) ProtoMessage() {}
 
 func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[25]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2322,7 @@ func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVersionRequest.ProtoReflect.Descriptor instead.
 func (*GetVersionRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{25}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{28}
 }
 
 // Version describes the server.
@@ -2100,7 +2340,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[26]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2352,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[26]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2365,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{26}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Version) GetVersion() string {
@@ -2220,7 +2460,27 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\tresources\x18\x01 \x03(\v2$.holdfast.access.v1.ResolvedResourceR\tresources\"8\n" +
 	"\x10ResolvedResource\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"-\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"\x94\x01\n" +
+	"\x11ListPeopleRequest\x12\x14\n" +
+	"\x05query\x18\x01 \x01(\tR\x05query\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x19\n" +
+	"\border_by\x18\x04 \x01(\tR\aorderBy\x12\x12\n" +
+	"\x04skip\x18\x05 \x01(\x05R\x04skip\"\xc0\x01\n" +
+	"\x12ListPeopleResponse\x122\n" +
+	"\x06people\x18\x01 \x03(\v2\x1a.holdfast.access.v1.PersonR\x06people\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
+	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
+	"totalCount\x88\x01\x01\x12\x18\n" +
+	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
+	"\f_total_count\"\xab\x01\n" +
+	"\x06Person\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12!\n" +
+	"\fdisplay_name\x18\x03 \x01(\tR\vdisplayName\x12\x16\n" +
+	"\x06emails\x18\x04 \x03(\tR\x06emails\x12@\n" +
+	"\x0elast_seen_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\"-\n" +
 	"\x12LookupNamesRequest\x12\x17\n" +
 	"\x04uids\x18\x01 \x03(\tB\x03\xe0A\x02R\x04uids\"M\n" +
 	"\x13LookupNamesResponse\x126\n" +
@@ -2341,7 +2601,8 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\x13SEARCH_MATCH_DIGEST\x10\b\x12\x1c\n" +
 	"\x18SEARCH_MATCH_PATH_PREFIX\x10\t\x12\x1c\n" +
 	"\x18SEARCH_MATCH_NAME_PREFIX\x10\n" +
-	"2\xde\t\n" +
+	"2\xe5\n" +
+	"\n" +
 	"\rAccessService\x12\x84\x01\n" +
 	"\vCheckAccess\x12&.holdfast.access.v1.CheckAccessRequest\x1a'.holdfast.access.v1.CheckAccessResponse\"$\x82\xd3\xe4\x93\x02\x12\x12\x10/access/v1/check\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\x93\x03\x12\x82\x01\n" +
@@ -2349,7 +2610,10 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"ListAccess\x12%.holdfast.access.v1.ListAccessRequest\x1a&.holdfast.access.v1.ListAccessResponse\"%\x82\xd3\xe4\x93\x02\x13\x12\x11/access/v1/grants\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\x93\x03\x12\x84\x01\n" +
 	"\vResolvePath\x12&.holdfast.access.v1.ResolvePathRequest\x1a'.holdfast.access.v1.ResolvePathResponse\"$\x82\xd3\xe4\x93\x02\x14\x12\x12/access/v1/resolve\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12\x88\x01\n" +
-	"\vLookupNames\x12&.holdfast.access.v1.LookupNamesRequest\x1a'.holdfast.access.v1.LookupNamesResponse\"(\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/access/v1/names\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x90\x02\x01\x12t\n" +
+	"\vLookupNames\x12&.holdfast.access.v1.LookupNamesRequest\x1a'.holdfast.access.v1.LookupNamesResponse\"(\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/access/v1/names\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x90\x02\x01\x12\x84\x01\n" +
+	"\n" +
+	"ListPeople\x12%.holdfast.access.v1.ListPeopleRequest\x1a&.holdfast.access.v1.ListPeopleResponse\"'\x82\xd3\xe4\x93\x02\x13\x12\x11/access/v1/people\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x02\x87\a\x10\x01\x12t\n" +
 	"\x06Search\x12!.holdfast.access.v1.SearchRequest\x1a\".holdfast.access.v1.SearchResponse\"#\x82\xd3\xe4\x93\x02\x13\x12\x11/access/v1/search\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12\x8c\x01\n" +
 	"\rCountChildren\x12(.holdfast.access.v1.CountChildrenRequest\x1a).holdfast.access.v1.CountChildrenResponse\"&\x82\xd3\xe4\x93\x02\x15\x12\x13/access/v1/children\x8a\xaf\xa8\xd2\x05\x05\x12\x03\n" +
 	"\x01g\x12\x96\x01\n" +
@@ -2372,7 +2636,7 @@ func file_holdfast_access_v1_access_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_access_v1_access_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_holdfast_access_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_holdfast_access_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_holdfast_access_v1_access_proto_goTypes = []any{
 	(LackKind)(0),                       // 0: holdfast.access.v1.LackKind
 	(SearchKind)(0),                     // 1: holdfast.access.v1.SearchKind
@@ -2388,85 +2652,92 @@ var file_holdfast_access_v1_access_proto_goTypes = []any{
 	(*ResolvePathRequest)(nil),          // 11: holdfast.access.v1.ResolvePathRequest
 	(*ResolvePathResponse)(nil),         // 12: holdfast.access.v1.ResolvePathResponse
 	(*ResolvedResource)(nil),            // 13: holdfast.access.v1.ResolvedResource
-	(*LookupNamesRequest)(nil),          // 14: holdfast.access.v1.LookupNamesRequest
-	(*LookupNamesResponse)(nil),         // 15: holdfast.access.v1.LookupNamesResponse
-	(*ResourceName)(nil),                // 16: holdfast.access.v1.ResourceName
-	(*SearchRequest)(nil),               // 17: holdfast.access.v1.SearchRequest
-	(*SearchResponse)(nil),              // 18: holdfast.access.v1.SearchResponse
-	(*SearchResult)(nil),                // 19: holdfast.access.v1.SearchResult
-	(*CountChildrenRequest)(nil),        // 20: holdfast.access.v1.CountChildrenRequest
-	(*CountChildrenResponse)(nil),       // 21: holdfast.access.v1.CountChildrenResponse
-	(*CountedGroup)(nil),                // 22: holdfast.access.v1.CountedGroup
-	(*ChildCounts)(nil),                 // 23: holdfast.access.v1.ChildCounts
-	(*ChildCount)(nil),                  // 24: holdfast.access.v1.ChildCount
-	(*ListCapabilitiesRequest)(nil),     // 25: holdfast.access.v1.ListCapabilitiesRequest
-	(*ListCapabilitiesResponse)(nil),    // 26: holdfast.access.v1.ListCapabilitiesResponse
-	(*NamedCapability)(nil),             // 27: holdfast.access.v1.NamedCapability
-	(*GetVersionRequest)(nil),           // 28: holdfast.access.v1.GetVersionRequest
-	(*Version)(nil),                     // 29: holdfast.access.v1.Version
-	(*v2beta1.RoleBindingIdentity)(nil), // 30: holdfast.iam.v2beta1.RoleBindingIdentity
-	(*v2beta1.RoleBindingGroup)(nil),    // 31: holdfast.iam.v2beta1.RoleBindingGroup
-	(*v2beta1.RoleBindingRole)(nil),     // 32: holdfast.iam.v2beta1.RoleBindingRole
-	(*timestamppb.Timestamp)(nil),       // 33: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),         // 34: google.protobuf.Duration
-	(capabilities.Capability)(0),        // 35: holdfast.capabilities.Capability
+	(*ListPeopleRequest)(nil),           // 14: holdfast.access.v1.ListPeopleRequest
+	(*ListPeopleResponse)(nil),          // 15: holdfast.access.v1.ListPeopleResponse
+	(*Person)(nil),                      // 16: holdfast.access.v1.Person
+	(*LookupNamesRequest)(nil),          // 17: holdfast.access.v1.LookupNamesRequest
+	(*LookupNamesResponse)(nil),         // 18: holdfast.access.v1.LookupNamesResponse
+	(*ResourceName)(nil),                // 19: holdfast.access.v1.ResourceName
+	(*SearchRequest)(nil),               // 20: holdfast.access.v1.SearchRequest
+	(*SearchResponse)(nil),              // 21: holdfast.access.v1.SearchResponse
+	(*SearchResult)(nil),                // 22: holdfast.access.v1.SearchResult
+	(*CountChildrenRequest)(nil),        // 23: holdfast.access.v1.CountChildrenRequest
+	(*CountChildrenResponse)(nil),       // 24: holdfast.access.v1.CountChildrenResponse
+	(*CountedGroup)(nil),                // 25: holdfast.access.v1.CountedGroup
+	(*ChildCounts)(nil),                 // 26: holdfast.access.v1.ChildCounts
+	(*ChildCount)(nil),                  // 27: holdfast.access.v1.ChildCount
+	(*ListCapabilitiesRequest)(nil),     // 28: holdfast.access.v1.ListCapabilitiesRequest
+	(*ListCapabilitiesResponse)(nil),    // 29: holdfast.access.v1.ListCapabilitiesResponse
+	(*NamedCapability)(nil),             // 30: holdfast.access.v1.NamedCapability
+	(*GetVersionRequest)(nil),           // 31: holdfast.access.v1.GetVersionRequest
+	(*Version)(nil),                     // 32: holdfast.access.v1.Version
+	(*v2beta1.RoleBindingIdentity)(nil), // 33: holdfast.iam.v2beta1.RoleBindingIdentity
+	(*v2beta1.RoleBindingGroup)(nil),    // 34: holdfast.iam.v2beta1.RoleBindingGroup
+	(*v2beta1.RoleBindingRole)(nil),     // 35: holdfast.iam.v2beta1.RoleBindingRole
+	(*timestamppb.Timestamp)(nil),       // 36: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),         // 37: google.protobuf.Duration
+	(capabilities.Capability)(0),        // 38: holdfast.capabilities.Capability
 }
 var file_holdfast_access_v1_access_proto_depIdxs = []int32{
-	30, // 0: holdfast.access.v1.Grant.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
-	31, // 1: holdfast.access.v1.Grant.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
-	32, // 2: holdfast.access.v1.Grant.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
-	33, // 3: holdfast.access.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
-	33, // 4: holdfast.access.v1.Grant.expire_time:type_name -> google.protobuf.Timestamp
-	33, // 5: holdfast.access.v1.CheckAccessRequest.as_of:type_name -> google.protobuf.Timestamp
+	33, // 0: holdfast.access.v1.Grant.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
+	34, // 1: holdfast.access.v1.Grant.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
+	35, // 2: holdfast.access.v1.Grant.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
+	36, // 3: holdfast.access.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
+	36, // 4: holdfast.access.v1.Grant.expire_time:type_name -> google.protobuf.Timestamp
+	36, // 5: holdfast.access.v1.CheckAccessRequest.as_of:type_name -> google.protobuf.Timestamp
 	3,  // 6: holdfast.access.v1.CheckAccessResponse.grants:type_name -> holdfast.access.v1.Grant
 	6,  // 7: holdfast.access.v1.CheckAccessResponse.lack:type_name -> holdfast.access.v1.Lack
 	0,  // 8: holdfast.access.v1.Lack.kind:type_name -> holdfast.access.v1.LackKind
 	3,  // 9: holdfast.access.v1.Lack.nearest:type_name -> holdfast.access.v1.Grant
-	32, // 10: holdfast.access.v1.Lack.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
+	35, // 10: holdfast.access.v1.Lack.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
 	3,  // 11: holdfast.access.v1.Lack.givers:type_name -> holdfast.access.v1.Grant
-	34, // 12: holdfast.access.v1.ListEndingGrantsRequest.within:type_name -> google.protobuf.Duration
+	37, // 12: holdfast.access.v1.ListEndingGrantsRequest.within:type_name -> google.protobuf.Duration
 	3,  // 13: holdfast.access.v1.ListEndingGrantsResponse.grants:type_name -> holdfast.access.v1.Grant
-	33, // 14: holdfast.access.v1.ListAccessRequest.as_of:type_name -> google.protobuf.Timestamp
+	36, // 14: holdfast.access.v1.ListAccessRequest.as_of:type_name -> google.protobuf.Timestamp
 	3,  // 15: holdfast.access.v1.ListAccessResponse.grants:type_name -> holdfast.access.v1.Grant
 	13, // 16: holdfast.access.v1.ResolvePathResponse.resources:type_name -> holdfast.access.v1.ResolvedResource
-	16, // 17: holdfast.access.v1.LookupNamesResponse.names:type_name -> holdfast.access.v1.ResourceName
-	19, // 18: holdfast.access.v1.SearchResponse.results:type_name -> holdfast.access.v1.SearchResult
-	1,  // 19: holdfast.access.v1.SearchResult.kind:type_name -> holdfast.access.v1.SearchKind
-	2,  // 20: holdfast.access.v1.SearchResult.match:type_name -> holdfast.access.v1.SearchMatch
-	33, // 21: holdfast.access.v1.SearchResult.time:type_name -> google.protobuf.Timestamp
-	22, // 22: holdfast.access.v1.CountChildrenResponse.groups:type_name -> holdfast.access.v1.CountedGroup
-	23, // 23: holdfast.access.v1.CountChildrenResponse.counts:type_name -> holdfast.access.v1.ChildCounts
-	23, // 24: holdfast.access.v1.CountedGroup.counts:type_name -> holdfast.access.v1.ChildCounts
-	24, // 25: holdfast.access.v1.ChildCounts.groups:type_name -> holdfast.access.v1.ChildCount
-	24, // 26: holdfast.access.v1.ChildCounts.repos:type_name -> holdfast.access.v1.ChildCount
-	24, // 27: holdfast.access.v1.ChildCounts.identities:type_name -> holdfast.access.v1.ChildCount
-	24, // 28: holdfast.access.v1.ChildCounts.roles:type_name -> holdfast.access.v1.ChildCount
-	24, // 29: holdfast.access.v1.ChildCounts.role_bindings:type_name -> holdfast.access.v1.ChildCount
-	27, // 30: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
-	35, // 31: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
-	4,  // 32: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
-	9,  // 33: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
-	11, // 34: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
-	14, // 35: holdfast.access.v1.AccessService.LookupNames:input_type -> holdfast.access.v1.LookupNamesRequest
-	17, // 36: holdfast.access.v1.AccessService.Search:input_type -> holdfast.access.v1.SearchRequest
-	20, // 37: holdfast.access.v1.AccessService.CountChildren:input_type -> holdfast.access.v1.CountChildrenRequest
-	7,  // 38: holdfast.access.v1.AccessService.ListEndingGrants:input_type -> holdfast.access.v1.ListEndingGrantsRequest
-	25, // 39: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
-	28, // 40: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
-	5,  // 41: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
-	10, // 42: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
-	12, // 43: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
-	15, // 44: holdfast.access.v1.AccessService.LookupNames:output_type -> holdfast.access.v1.LookupNamesResponse
-	18, // 45: holdfast.access.v1.AccessService.Search:output_type -> holdfast.access.v1.SearchResponse
-	21, // 46: holdfast.access.v1.AccessService.CountChildren:output_type -> holdfast.access.v1.CountChildrenResponse
-	8,  // 47: holdfast.access.v1.AccessService.ListEndingGrants:output_type -> holdfast.access.v1.ListEndingGrantsResponse
-	26, // 48: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
-	29, // 49: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
-	41, // [41:50] is the sub-list for method output_type
-	32, // [32:41] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	16, // 17: holdfast.access.v1.ListPeopleResponse.people:type_name -> holdfast.access.v1.Person
+	36, // 18: holdfast.access.v1.Person.last_seen_time:type_name -> google.protobuf.Timestamp
+	19, // 19: holdfast.access.v1.LookupNamesResponse.names:type_name -> holdfast.access.v1.ResourceName
+	22, // 20: holdfast.access.v1.SearchResponse.results:type_name -> holdfast.access.v1.SearchResult
+	1,  // 21: holdfast.access.v1.SearchResult.kind:type_name -> holdfast.access.v1.SearchKind
+	2,  // 22: holdfast.access.v1.SearchResult.match:type_name -> holdfast.access.v1.SearchMatch
+	36, // 23: holdfast.access.v1.SearchResult.time:type_name -> google.protobuf.Timestamp
+	25, // 24: holdfast.access.v1.CountChildrenResponse.groups:type_name -> holdfast.access.v1.CountedGroup
+	26, // 25: holdfast.access.v1.CountChildrenResponse.counts:type_name -> holdfast.access.v1.ChildCounts
+	26, // 26: holdfast.access.v1.CountedGroup.counts:type_name -> holdfast.access.v1.ChildCounts
+	27, // 27: holdfast.access.v1.ChildCounts.groups:type_name -> holdfast.access.v1.ChildCount
+	27, // 28: holdfast.access.v1.ChildCounts.repos:type_name -> holdfast.access.v1.ChildCount
+	27, // 29: holdfast.access.v1.ChildCounts.identities:type_name -> holdfast.access.v1.ChildCount
+	27, // 30: holdfast.access.v1.ChildCounts.roles:type_name -> holdfast.access.v1.ChildCount
+	27, // 31: holdfast.access.v1.ChildCounts.role_bindings:type_name -> holdfast.access.v1.ChildCount
+	30, // 32: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
+	38, // 33: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
+	4,  // 34: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
+	9,  // 35: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
+	11, // 36: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
+	17, // 37: holdfast.access.v1.AccessService.LookupNames:input_type -> holdfast.access.v1.LookupNamesRequest
+	14, // 38: holdfast.access.v1.AccessService.ListPeople:input_type -> holdfast.access.v1.ListPeopleRequest
+	20, // 39: holdfast.access.v1.AccessService.Search:input_type -> holdfast.access.v1.SearchRequest
+	23, // 40: holdfast.access.v1.AccessService.CountChildren:input_type -> holdfast.access.v1.CountChildrenRequest
+	7,  // 41: holdfast.access.v1.AccessService.ListEndingGrants:input_type -> holdfast.access.v1.ListEndingGrantsRequest
+	28, // 42: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
+	31, // 43: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
+	5,  // 44: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
+	10, // 45: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
+	12, // 46: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
+	18, // 47: holdfast.access.v1.AccessService.LookupNames:output_type -> holdfast.access.v1.LookupNamesResponse
+	15, // 48: holdfast.access.v1.AccessService.ListPeople:output_type -> holdfast.access.v1.ListPeopleResponse
+	21, // 49: holdfast.access.v1.AccessService.Search:output_type -> holdfast.access.v1.SearchResponse
+	24, // 50: holdfast.access.v1.AccessService.CountChildren:output_type -> holdfast.access.v1.CountChildrenResponse
+	8,  // 51: holdfast.access.v1.AccessService.ListEndingGrants:output_type -> holdfast.access.v1.ListEndingGrantsResponse
+	29, // 52: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
+	32, // 53: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
+	44, // [44:54] is the sub-list for method output_type
+	34, // [34:44] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_access_v1_access_proto_init() }
@@ -2475,14 +2746,15 @@ func file_holdfast_access_v1_access_proto_init() {
 		return
 	}
 	file_holdfast_access_v1_access_proto_msgTypes[7].OneofWrappers = []any{}
-	file_holdfast_access_v1_access_proto_msgTypes[18].OneofWrappers = []any{}
+	file_holdfast_access_v1_access_proto_msgTypes[12].OneofWrappers = []any{}
+	file_holdfast_access_v1_access_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_access_v1_access_proto_rawDesc), len(file_holdfast_access_v1_access_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   27,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

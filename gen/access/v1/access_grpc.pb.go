@@ -23,6 +23,7 @@ const (
 	AccessService_ListAccess_FullMethodName       = "/holdfast.access.v1.AccessService/ListAccess"
 	AccessService_ResolvePath_FullMethodName      = "/holdfast.access.v1.AccessService/ResolvePath"
 	AccessService_LookupNames_FullMethodName      = "/holdfast.access.v1.AccessService/LookupNames"
+	AccessService_ListPeople_FullMethodName       = "/holdfast.access.v1.AccessService/ListPeople"
 	AccessService_Search_FullMethodName           = "/holdfast.access.v1.AccessService/Search"
 	AccessService_CountChildren_FullMethodName    = "/holdfast.access.v1.AccessService/CountChildren"
 	AccessService_ListEndingGrants_FullMethodName = "/holdfast.access.v1.AccessService/ListEndingGrants"
@@ -51,6 +52,9 @@ type AccessServiceClient interface {
 	// of the request. It leaves out uids that do not exist and resources that the caller
 	// may not get, so that the two cannot be distinguished.
 	LookupNames(ctx context.Context, in *LookupNamesRequest, opts ...grpc.CallOption) (*LookupNamesResponse, error)
+	// ListPeople returns the people whom the caller would see in a role binding or in a
+	// list of accounts, by their names, a page at a time.
+	ListPeople(ctx context.Context, in *ListPeopleRequest, opts ...grpc.CallOption) (*ListPeopleResponse, error)
 	// Search finds resources of all kinds by a text, best matches first: a uid, a path, a
 	// name or the beginning of one, an e-mail address, a digest or the beginning of one,
 	// a tag, the id or an alias of an advisory, a package URL, the id of a request. It
@@ -110,6 +114,16 @@ func (c *accessServiceClient) LookupNames(ctx context.Context, in *LookupNamesRe
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(LookupNamesResponse)
 	err := c.cc.Invoke(ctx, AccessService_LookupNames_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accessServiceClient) ListPeople(ctx context.Context, in *ListPeopleRequest, opts ...grpc.CallOption) (*ListPeopleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPeopleResponse)
+	err := c.cc.Invoke(ctx, AccessService_ListPeople_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -187,6 +201,9 @@ type AccessServiceServer interface {
 	// of the request. It leaves out uids that do not exist and resources that the caller
 	// may not get, so that the two cannot be distinguished.
 	LookupNames(context.Context, *LookupNamesRequest) (*LookupNamesResponse, error)
+	// ListPeople returns the people whom the caller would see in a role binding or in a
+	// list of accounts, by their names, a page at a time.
+	ListPeople(context.Context, *ListPeopleRequest) (*ListPeopleResponse, error)
 	// Search finds resources of all kinds by a text, best matches first: a uid, a path, a
 	// name or the beginning of one, an e-mail address, a digest or the beginning of one,
 	// a tag, the id or an alias of an advisory, a package URL, the id of a request. It
@@ -223,6 +240,9 @@ func (UnimplementedAccessServiceServer) ResolvePath(context.Context, *ResolvePat
 }
 func (UnimplementedAccessServiceServer) LookupNames(context.Context, *LookupNamesRequest) (*LookupNamesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method LookupNames not implemented")
+}
+func (UnimplementedAccessServiceServer) ListPeople(context.Context, *ListPeopleRequest) (*ListPeopleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPeople not implemented")
 }
 func (UnimplementedAccessServiceServer) Search(context.Context, *SearchRequest) (*SearchResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Search not implemented")
@@ -328,6 +348,24 @@ func _AccessService_LookupNames_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AccessServiceServer).LookupNames(ctx, req.(*LookupNamesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccessService_ListPeople_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPeopleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccessServiceServer).ListPeople(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccessService_ListPeople_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccessServiceServer).ListPeople(ctx, req.(*ListPeopleRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -444,6 +482,10 @@ var AccessService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "LookupNames",
 			Handler:    _AccessService_LookupNames_Handler,
+		},
+		{
+			MethodName: "ListPeople",
+			Handler:    _AccessService_ListPeople_Handler,
 		},
 		{
 			MethodName: "Search",

@@ -468,7 +468,9 @@ type ImportCounts struct {
 	Failed int64 `protobuf:"varint,5,opt,name=failed,proto3" json:"failed,omitempty"`
 	// Entries of the group's previous list of exploited vulnerabilities that the new list
 	// does not have.
-	Removed       int64 `protobuf:"varint,6,opt,name=removed,proto3" json:"removed,omitempty"`
+	Removed int64 `protobuf:"varint,6,opt,name=removed,proto3" json:"removed,omitempty"`
+	// Records that were skipped, because the source of the stored record changed it later.
+	Older         int64 `protobuf:"varint,7,opt,name=older,proto3" json:"older,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -541,6 +543,13 @@ func (x *ImportCounts) GetFailed() int64 {
 func (x *ImportCounts) GetRemoved() int64 {
 	if x != nil {
 		return x.Removed
+	}
+	return 0
+}
+
+func (x *ImportCounts) GetOlder() int64 {
+	if x != nil {
+		return x.Older
 	}
 	return 0
 }
@@ -1962,14 +1971,15 @@ const file_holdfast_advisories_v1_advisories_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +
 	"\x06format\x18\x03 \x01(\tR\x06formatB\x06\n" +
-	"\x04part\"\xb0\x01\n" +
+	"\x04part\"\xc6\x01\n" +
 	"\fImportCounts\x12\x18\n" +
 	"\acreated\x18\x01 \x01(\x03R\acreated\x12\x18\n" +
 	"\aupdated\x18\x02 \x01(\x03R\aupdated\x12\x1c\n" +
 	"\tunchanged\x18\x03 \x01(\x03R\tunchanged\x12\x1c\n" +
 	"\twithdrawn\x18\x04 \x01(\x03R\twithdrawn\x12\x16\n" +
 	"\x06failed\x18\x05 \x01(\x03R\x06failed\x12\x18\n" +
-	"\aremoved\x18\x06 \x01(\x03R\aremoved\"\x9f\x01\n" +
+	"\aremoved\x18\x06 \x01(\x03R\aremoved\x12\x14\n" +
+	"\x05older\x18\a \x01(\x03R\x05older\"\x9f\x01\n" +
 	"\x12AdvisoriesImported\x12\x1b\n" +
 	"\tgroup_uid\x18\x01 \x01(\tR\bgroupUid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12<\n" +

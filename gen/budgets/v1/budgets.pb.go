@@ -56,7 +56,12 @@ type Budget struct {
 	// When the budget was first set. Absent if it was never set.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it last changed.
-	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// The maximum number of groups below it.
+	Groups *int64 `protobuf:"varint,12,opt,name=groups,proto3,oneof" json:"groups,omitempty"`
+	// The maximum number of role bindings, including those that have ended and were not
+	// deleted.
+	Bindings      *int64 `protobuf:"varint,13,opt,name=bindings,proto3,oneof" json:"bindings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -168,6 +173,20 @@ func (x *Budget) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Budget) GetGroups() int64 {
+	if x != nil && x.Groups != nil {
+		return *x.Groups
+	}
+	return 0
+}
+
+func (x *Budget) GetBindings() int64 {
+	if x != nil && x.Bindings != nil {
+		return *x.Bindings
+	}
+	return 0
+}
+
 // BudgetUsage is the usage of a group and everything below it.
 type BudgetUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -187,8 +206,12 @@ type BudgetUsage struct {
 	// The number of pulls today by others, from public repos. Counted only while there is
 	// a limit.
 	PublicPullsToday int64 `protobuf:"varint,7,opt,name=public_pulls_today,json=publicPullsToday,proto3" json:"public_pulls_today,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The number of groups below the group.
+	Groups int64 `protobuf:"varint,8,opt,name=groups,proto3" json:"groups,omitempty"`
+	// The number of role bindings.
+	Bindings      int64 `protobuf:"varint,9,opt,name=bindings,proto3" json:"bindings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BudgetUsage) Reset() {
@@ -266,6 +289,20 @@ func (x *BudgetUsage) GetPullsToday() int64 {
 func (x *BudgetUsage) GetPublicPullsToday() int64 {
 	if x != nil {
 		return x.PublicPullsToday
+	}
+	return 0
+}
+
+func (x *BudgetUsage) GetGroups() int64 {
+	if x != nil {
+		return x.Groups
+	}
+	return 0
+}
+
+func (x *BudgetUsage) GetBindings() int64 {
+	if x != nil {
+		return x.Bindings
 	}
 	return 0
 }
@@ -597,7 +634,7 @@ var File_holdfast_budgets_v1_budgets_proto protoreflect.FileDescriptor
 
 const file_holdfast_budgets_v1_budgets_proto_rawDesc = "" +
 	"\n" +
-	"!holdfast/budgets/v1/budgets.proto\x12\x13holdfast.budgets.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xe2\x04\n" +
+	"!holdfast/budgets/v1/budgets.proto\x12\x13holdfast.budgets.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xb8\x05\n" +
 	"\x06Budget\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12&\n" +
 	"\fstored_bytes\x18\x02 \x01(\x03H\x00R\vstoredBytes\x88\x01\x01\x12\x19\n" +
@@ -616,14 +653,18 @@ const file_holdfast_budgets_v1_budgets_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
 	"createTime\x12@\n" +
 	"\vupdate_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
-	"updateTimeB\x0f\n" +
+	"updateTime\x12\x1b\n" +
+	"\x06groups\x18\f \x01(\x03H\aR\x06groups\x88\x01\x01\x12\x1f\n" +
+	"\bbindings\x18\r \x01(\x03H\bR\bbindings\x88\x01\x01B\x0f\n" +
 	"\r_stored_bytesB\b\n" +
 	"\x06_reposB\r\n" +
 	"\v_identitiesB\r\n" +
 	"\v_advisoriesB\v\n" +
 	"\t_webhooksB\x16\n" +
 	"\x14_requests_per_secondB\x10\n" +
-	"\x0e_pulls_per_day\"\xf1\x01\n" +
+	"\x0e_pulls_per_dayB\t\n" +
+	"\a_groupsB\v\n" +
+	"\t_bindings\"\xa5\x02\n" +
 	"\vBudgetUsage\x12!\n" +
 	"\fstored_bytes\x18\x01 \x01(\x03R\vstoredBytes\x12\x14\n" +
 	"\x05repos\x18\x02 \x01(\x03R\x05repos\x12\x1e\n" +
@@ -636,7 +677,9 @@ const file_holdfast_budgets_v1_budgets_proto_rawDesc = "" +
 	"\bwebhooks\x18\x05 \x01(\x03R\bwebhooks\x12\x1f\n" +
 	"\vpulls_today\x18\x06 \x01(\x03R\n" +
 	"pullsToday\x12,\n" +
-	"\x12public_pulls_today\x18\a \x01(\x03R\x10publicPullsToday\"/\n" +
+	"\x12public_pulls_today\x18\a \x01(\x03R\x10publicPullsToday\x12\x16\n" +
+	"\x06groups\x18\b \x01(\x03R\x06groups\x12\x1a\n" +
+	"\bbindings\x18\t \x01(\x03R\bbindings\"/\n" +
 	"\x10GetBudgetRequest\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"\xb0\x01\n" +
 	"\x12ListBudgetsRequest\x12/\n" +

@@ -153,8 +153,136 @@ func (x *Delivery) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// TestSubscriptionRequest names the subscription to test.
-type TestSubscriptionRequest struct {
+// Attempt is an attempt to send an event to a sink.
+type Attempt struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the event.
+	EventId string `protobuf:"bytes,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
+	// The type of the event.
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// The uid of the resource that the event is about.
+	Subject string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	// When the attempt began.
+	Time *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
+	// How long it took.
+	Latency *durationpb.Duration `protobuf:"bytes,5,opt,name=latency,proto3" json:"latency,omitempty"`
+	// The HTTP status of the response. 0 if there was no response.
+	Status int32 `protobuf:"varint,6,opt,name=status,proto3" json:"status,omitempty"`
+	// The sink has accepted the event.
+	Taken bool `protobuf:"varint,7,opt,name=taken,proto3" json:"taken,omitempty"`
+	// Why the sink has not accepted it.
+	Error string `protobuf:"bytes,8,opt,name=error,proto3" json:"error,omitempty"`
+	// The beginning of a response that did not accept the event, without tokens and
+	// without the query of the sink. Only for callers that may update the subscription.
+	Response string `protobuf:"bytes,9,opt,name=response,proto3" json:"response,omitempty"`
+	// When the event is tried again. Absent if it is not.
+	NextTime      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=next_time,json=nextTime,proto3" json:"next_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attempt) Reset() {
+	*x = Attempt{}
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attempt) ProtoMessage() {}
+
+func (x *Attempt) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
+func (*Attempt) Descriptor() ([]byte, []int) {
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Attempt) GetEventId() string {
+	if x != nil {
+		return x.EventId
+	}
+	return ""
+}
+
+func (x *Attempt) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Attempt) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *Attempt) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *Attempt) GetLatency() *durationpb.Duration {
+	if x != nil {
+		return x.Latency
+	}
+	return nil
+}
+
+func (x *Attempt) GetStatus() int32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *Attempt) GetTaken() bool {
+	if x != nil {
+		return x.Taken
+	}
+	return false
+}
+
+func (x *Attempt) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Attempt) GetResponse() string {
+	if x != nil {
+		return x.Response
+	}
+	return ""
+}
+
+func (x *Attempt) GetNextTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextTime
+	}
+	return nil
+}
+
+// ListAttemptsRequest names the subscription.
+type ListAttemptsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its uid.
 	Uid           string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -162,9 +290,104 @@ type TestSubscriptionRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
+func (x *ListAttemptsRequest) Reset() {
+	*x = ListAttemptsRequest{}
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAttemptsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAttemptsRequest) ProtoMessage() {}
+
+func (x *ListAttemptsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAttemptsRequest.ProtoReflect.Descriptor instead.
+func (*ListAttemptsRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ListAttemptsRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+// ListAttemptsResponse is the delivery log of a subscription.
+type ListAttemptsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The attempts, the latest first.
+	Attempts      []*Attempt `protobuf:"bytes,1,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAttemptsResponse) Reset() {
+	*x = ListAttemptsResponse{}
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAttemptsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAttemptsResponse) ProtoMessage() {}
+
+func (x *ListAttemptsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAttemptsResponse.ProtoReflect.Descriptor instead.
+func (*ListAttemptsResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListAttemptsResponse) GetAttempts() []*Attempt {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+// TestSubscriptionRequest names the subscription to test.
+type TestSubscriptionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its uid.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The id of an event in the delivery log, to send that event again instead of a test
+	// event.
+	EventId       string `protobuf:"bytes,2,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
 func (x *TestSubscriptionRequest) Reset() {
 	*x = TestSubscriptionRequest{}
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[1]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -176,7 +399,7 @@ func (x *TestSubscriptionRequest) String() string {
 func (*TestSubscriptionRequest) ProtoMessage() {}
 
 func (x *TestSubscriptionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[1]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -189,12 +412,19 @@ func (x *TestSubscriptionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestSubscriptionRequest.ProtoReflect.Descriptor instead.
 func (*TestSubscriptionRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{1}
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TestSubscriptionRequest) GetUid() string {
 	if x != nil {
 		return x.Uid
+	}
+	return ""
+}
+
+func (x *TestSubscriptionRequest) GetEventId() string {
+	if x != nil {
+		return x.EventId
 	}
 	return ""
 }
@@ -216,7 +446,7 @@ type TestSubscriptionResponse struct {
 
 func (x *TestSubscriptionResponse) Reset() {
 	*x = TestSubscriptionResponse{}
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[2]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -228,7 +458,7 @@ func (x *TestSubscriptionResponse) String() string {
 func (*TestSubscriptionResponse) ProtoMessage() {}
 
 func (x *TestSubscriptionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[2]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -241,7 +471,7 @@ func (x *TestSubscriptionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestSubscriptionResponse.ProtoReflect.Descriptor instead.
 func (*TestSubscriptionResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TestSubscriptionResponse) GetTaken() bool {
@@ -283,7 +513,7 @@ type GetDeliveryRequest struct {
 
 func (x *GetDeliveryRequest) Reset() {
 	*x = GetDeliveryRequest{}
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[3]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -295,7 +525,7 @@ func (x *GetDeliveryRequest) String() string {
 func (*GetDeliveryRequest) ProtoMessage() {}
 
 func (x *GetDeliveryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[3]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -308,7 +538,7 @@ func (x *GetDeliveryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDeliveryRequest.ProtoReflect.Descriptor instead.
 func (*GetDeliveryRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetDeliveryRequest) GetUid() string {
@@ -329,7 +559,7 @@ type ReplayDeliveriesRequest struct {
 
 func (x *ReplayDeliveriesRequest) Reset() {
 	*x = ReplayDeliveriesRequest{}
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[4]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -341,7 +571,7 @@ func (x *ReplayDeliveriesRequest) String() string {
 func (*ReplayDeliveriesRequest) ProtoMessage() {}
 
 func (x *ReplayDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[4]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -354,7 +584,7 @@ func (x *ReplayDeliveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayDeliveriesRequest.ProtoReflect.Descriptor instead.
 func (*ReplayDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReplayDeliveriesRequest) GetUid() string {
@@ -375,7 +605,7 @@ type ReplayDeliveriesResponse struct {
 
 func (x *ReplayDeliveriesResponse) Reset() {
 	*x = ReplayDeliveriesResponse{}
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[5]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -387,7 +617,7 @@ func (x *ReplayDeliveriesResponse) String() string {
 func (*ReplayDeliveriesResponse) ProtoMessage() {}
 
 func (x *ReplayDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[5]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -400,7 +630,7 @@ func (x *ReplayDeliveriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayDeliveriesResponse.ProtoReflect.Descriptor instead.
 func (*ReplayDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReplayDeliveriesResponse) GetCount() int32 {
@@ -432,7 +662,7 @@ type ListDeliveriesRequest struct {
 
 func (x *ListDeliveriesRequest) Reset() {
 	*x = ListDeliveriesRequest{}
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[6]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -444,7 +674,7 @@ func (x *ListDeliveriesRequest) String() string {
 func (*ListDeliveriesRequest) ProtoMessage() {}
 
 func (x *ListDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[6]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -457,7 +687,7 @@ func (x *ListDeliveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeliveriesRequest.ProtoReflect.Descriptor instead.
 func (*ListDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListDeliveriesRequest) GetUidp() *common.UIDPFilter {
@@ -512,7 +742,7 @@ type ListDeliveriesResponse struct {
 
 func (x *ListDeliveriesResponse) Reset() {
 	*x = ListDeliveriesResponse{}
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[7]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -524,7 +754,7 @@ func (x *ListDeliveriesResponse) String() string {
 func (*ListDeliveriesResponse) ProtoMessage() {}
 
 func (x *ListDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[7]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -537,7 +767,7 @@ func (x *ListDeliveriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeliveriesResponse.ProtoReflect.Descriptor instead.
 func (*ListDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListDeliveriesResponse) GetDeliveries() []*Delivery {
@@ -587,9 +817,26 @@ const file_holdfast_deliveries_v1_deliveries_proto_rawDesc = "" +
 	"createTime\x12@\n" +
 	"\vupdate_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
-	"updateTime\"0\n" +
+	"updateTime\"\x82\x03\n" +
+	"\aAttempt\x12\x1e\n" +
+	"\bevent_id\x18\x01 \x01(\tB\x03\xe0A\x03R\aeventId\x12\x17\n" +
+	"\x04type\x18\x02 \x01(\tB\x03\xe0A\x03R\x04type\x12\x1d\n" +
+	"\asubject\x18\x03 \x01(\tB\x03\xe0A\x03R\asubject\x123\n" +
+	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\x04time\x128\n" +
+	"\alatency\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x03\xe0A\x03R\alatency\x12\x1b\n" +
+	"\x06status\x18\x06 \x01(\x05B\x03\xe0A\x03R\x06status\x12\x19\n" +
+	"\x05taken\x18\a \x01(\bB\x03\xe0A\x03R\x05taken\x12\x19\n" +
+	"\x05error\x18\b \x01(\tB\x03\xe0A\x03R\x05error\x12\x1f\n" +
+	"\bresponse\x18\t \x01(\tB\x03\xe0A\x03R\bresponse\x12<\n" +
+	"\tnext_time\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\bnextTime\"2\n" +
+	"\x13ListAttemptsRequest\x12\x1b\n" +
+	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"S\n" +
+	"\x14ListAttemptsResponse\x12;\n" +
+	"\battempts\x18\x01 \x03(\v2\x1f.holdfast.deliveries.v1.AttemptR\battempts\"K\n" +
 	"\x17TestSubscriptionRequest\x12\x15\n" +
-	"\x03uid\x18\x01 \x01(\tB\x03\xe0A\x02R\x03uid\"\x90\x01\n" +
+	"\x03uid\x18\x01 \x01(\tB\x03\xe0A\x02R\x03uid\x12\x19\n" +
+	"\bevent_id\x18\x02 \x01(\tR\aeventId\"\x90\x01\n" +
 	"\x18TestSubscriptionResponse\x12\x14\n" +
 	"\x05taken\x18\x01 \x01(\bR\x05taken\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x19\n" +
@@ -616,14 +863,16 @@ const file_holdfast_deliveries_v1_deliveries_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count2\xaa\x05\n" +
+	"\f_total_count2\xcc\x06\n" +
 	"\x11DeliveriesService\x12\x93\x01\n" +
 	"\vGetDelivery\x12*.holdfast.deliveries.v1.GetDeliveryRequest\x1a .holdfast.deliveries.v1.Delivery\"6\x82\xd3\xe4\x93\x02$\x12\"/deliveries/v1/deliveries/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\xdf\v\x12\xad\x01\n" +
 	"\x10ReplayDeliveries\x12/.holdfast.deliveries.v1.ReplayDeliveriesRequest\x1a0.holdfast.deliveries.v1.ReplayDeliveriesResponse\"6\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/deliveries/v1/replays/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\xde\v\x12\xab\x01\n" +
 	"\x10TestSubscription\x12/.holdfast.deliveries.v1.TestSubscriptionRequest\x1a0.holdfast.deliveries.v1.TestSubscriptionResponse\"4\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/deliveries/v1/tests/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
-	"\x02\xde\v\x12\xa0\x01\n" +
+	"\x02\xde\v\x12\x9f\x01\n" +
+	"\fListAttempts\x12+.holdfast.deliveries.v1.ListAttemptsRequest\x1a,.holdfast.deliveries.v1.ListAttemptsResponse\"4\x82\xd3\xe4\x93\x02\"\x12 /deliveries/v1/attempts/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
+	"\x02\xdf\v\x12\xa0\x01\n" +
 	"\x0eListDeliveries\x12-.holdfast.deliveries.v1.ListDeliveriesRequest\x1a..holdfast.deliveries.v1.ListDeliveriesResponse\"/\x82\xd3\xe4\x93\x02\x1b\x12\x19/deliveries/v1/deliveries\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
 	"\x02\xdf\v\x10\x01BAZ?github.com/holdfast-dev/holdfast/gen/deliveries/v1;deliveriespbb\x06proto3"
 
@@ -639,40 +888,49 @@ func file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP() []byte {
 	return file_holdfast_deliveries_v1_deliveries_proto_rawDescData
 }
 
-var file_holdfast_deliveries_v1_deliveries_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_holdfast_deliveries_v1_deliveries_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_holdfast_deliveries_v1_deliveries_proto_goTypes = []any{
 	(*Delivery)(nil),                 // 0: holdfast.deliveries.v1.Delivery
-	(*TestSubscriptionRequest)(nil),  // 1: holdfast.deliveries.v1.TestSubscriptionRequest
-	(*TestSubscriptionResponse)(nil), // 2: holdfast.deliveries.v1.TestSubscriptionResponse
-	(*GetDeliveryRequest)(nil),       // 3: holdfast.deliveries.v1.GetDeliveryRequest
-	(*ReplayDeliveriesRequest)(nil),  // 4: holdfast.deliveries.v1.ReplayDeliveriesRequest
-	(*ReplayDeliveriesResponse)(nil), // 5: holdfast.deliveries.v1.ReplayDeliveriesResponse
-	(*ListDeliveriesRequest)(nil),    // 6: holdfast.deliveries.v1.ListDeliveriesRequest
-	(*ListDeliveriesResponse)(nil),   // 7: holdfast.deliveries.v1.ListDeliveriesResponse
-	(*timestamppb.Timestamp)(nil),    // 8: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 9: google.protobuf.Duration
-	(*common.UIDPFilter)(nil),        // 10: holdfast.common.UIDPFilter
+	(*Attempt)(nil),                  // 1: holdfast.deliveries.v1.Attempt
+	(*ListAttemptsRequest)(nil),      // 2: holdfast.deliveries.v1.ListAttemptsRequest
+	(*ListAttemptsResponse)(nil),     // 3: holdfast.deliveries.v1.ListAttemptsResponse
+	(*TestSubscriptionRequest)(nil),  // 4: holdfast.deliveries.v1.TestSubscriptionRequest
+	(*TestSubscriptionResponse)(nil), // 5: holdfast.deliveries.v1.TestSubscriptionResponse
+	(*GetDeliveryRequest)(nil),       // 6: holdfast.deliveries.v1.GetDeliveryRequest
+	(*ReplayDeliveriesRequest)(nil),  // 7: holdfast.deliveries.v1.ReplayDeliveriesRequest
+	(*ReplayDeliveriesResponse)(nil), // 8: holdfast.deliveries.v1.ReplayDeliveriesResponse
+	(*ListDeliveriesRequest)(nil),    // 9: holdfast.deliveries.v1.ListDeliveriesRequest
+	(*ListDeliveriesResponse)(nil),   // 10: holdfast.deliveries.v1.ListDeliveriesResponse
+	(*timestamppb.Timestamp)(nil),    // 11: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 12: google.protobuf.Duration
+	(*common.UIDPFilter)(nil),        // 13: holdfast.common.UIDPFilter
 }
 var file_holdfast_deliveries_v1_deliveries_proto_depIdxs = []int32{
-	8,  // 0: holdfast.deliveries.v1.Delivery.event_time:type_name -> google.protobuf.Timestamp
-	8,  // 1: holdfast.deliveries.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
-	8,  // 2: holdfast.deliveries.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
-	9,  // 3: holdfast.deliveries.v1.TestSubscriptionResponse.took:type_name -> google.protobuf.Duration
-	10, // 4: holdfast.deliveries.v1.ListDeliveriesRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	0,  // 5: holdfast.deliveries.v1.ListDeliveriesResponse.deliveries:type_name -> holdfast.deliveries.v1.Delivery
-	3,  // 6: holdfast.deliveries.v1.DeliveriesService.GetDelivery:input_type -> holdfast.deliveries.v1.GetDeliveryRequest
-	4,  // 7: holdfast.deliveries.v1.DeliveriesService.ReplayDeliveries:input_type -> holdfast.deliveries.v1.ReplayDeliveriesRequest
-	1,  // 8: holdfast.deliveries.v1.DeliveriesService.TestSubscription:input_type -> holdfast.deliveries.v1.TestSubscriptionRequest
-	6,  // 9: holdfast.deliveries.v1.DeliveriesService.ListDeliveries:input_type -> holdfast.deliveries.v1.ListDeliveriesRequest
-	0,  // 10: holdfast.deliveries.v1.DeliveriesService.GetDelivery:output_type -> holdfast.deliveries.v1.Delivery
-	5,  // 11: holdfast.deliveries.v1.DeliveriesService.ReplayDeliveries:output_type -> holdfast.deliveries.v1.ReplayDeliveriesResponse
-	2,  // 12: holdfast.deliveries.v1.DeliveriesService.TestSubscription:output_type -> holdfast.deliveries.v1.TestSubscriptionResponse
-	7,  // 13: holdfast.deliveries.v1.DeliveriesService.ListDeliveries:output_type -> holdfast.deliveries.v1.ListDeliveriesResponse
-	10, // [10:14] is the sub-list for method output_type
-	6,  // [6:10] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	11, // 0: holdfast.deliveries.v1.Delivery.event_time:type_name -> google.protobuf.Timestamp
+	11, // 1: holdfast.deliveries.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
+	11, // 2: holdfast.deliveries.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
+	11, // 3: holdfast.deliveries.v1.Attempt.time:type_name -> google.protobuf.Timestamp
+	12, // 4: holdfast.deliveries.v1.Attempt.latency:type_name -> google.protobuf.Duration
+	11, // 5: holdfast.deliveries.v1.Attempt.next_time:type_name -> google.protobuf.Timestamp
+	1,  // 6: holdfast.deliveries.v1.ListAttemptsResponse.attempts:type_name -> holdfast.deliveries.v1.Attempt
+	12, // 7: holdfast.deliveries.v1.TestSubscriptionResponse.took:type_name -> google.protobuf.Duration
+	13, // 8: holdfast.deliveries.v1.ListDeliveriesRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	0,  // 9: holdfast.deliveries.v1.ListDeliveriesResponse.deliveries:type_name -> holdfast.deliveries.v1.Delivery
+	6,  // 10: holdfast.deliveries.v1.DeliveriesService.GetDelivery:input_type -> holdfast.deliveries.v1.GetDeliveryRequest
+	7,  // 11: holdfast.deliveries.v1.DeliveriesService.ReplayDeliveries:input_type -> holdfast.deliveries.v1.ReplayDeliveriesRequest
+	4,  // 12: holdfast.deliveries.v1.DeliveriesService.TestSubscription:input_type -> holdfast.deliveries.v1.TestSubscriptionRequest
+	2,  // 13: holdfast.deliveries.v1.DeliveriesService.ListAttempts:input_type -> holdfast.deliveries.v1.ListAttemptsRequest
+	9,  // 14: holdfast.deliveries.v1.DeliveriesService.ListDeliveries:input_type -> holdfast.deliveries.v1.ListDeliveriesRequest
+	0,  // 15: holdfast.deliveries.v1.DeliveriesService.GetDelivery:output_type -> holdfast.deliveries.v1.Delivery
+	8,  // 16: holdfast.deliveries.v1.DeliveriesService.ReplayDeliveries:output_type -> holdfast.deliveries.v1.ReplayDeliveriesResponse
+	5,  // 17: holdfast.deliveries.v1.DeliveriesService.TestSubscription:output_type -> holdfast.deliveries.v1.TestSubscriptionResponse
+	3,  // 18: holdfast.deliveries.v1.DeliveriesService.ListAttempts:output_type -> holdfast.deliveries.v1.ListAttemptsResponse
+	10, // 19: holdfast.deliveries.v1.DeliveriesService.ListDeliveries:output_type -> holdfast.deliveries.v1.ListDeliveriesResponse
+	15, // [15:20] is the sub-list for method output_type
+	10, // [10:15] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_deliveries_v1_deliveries_proto_init() }
@@ -680,14 +938,14 @@ func file_holdfast_deliveries_v1_deliveries_proto_init() {
 	if File_holdfast_deliveries_v1_deliveries_proto != nil {
 		return
 	}
-	file_holdfast_deliveries_v1_deliveries_proto_msgTypes[7].OneofWrappers = []any{}
+	file_holdfast_deliveries_v1_deliveries_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_deliveries_v1_deliveries_proto_rawDesc), len(file_holdfast_deliveries_v1_deliveries_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const (
 	DeliveriesService_GetDelivery_FullMethodName      = "/holdfast.deliveries.v1.DeliveriesService/GetDelivery"
 	DeliveriesService_ReplayDeliveries_FullMethodName = "/holdfast.deliveries.v1.DeliveriesService/ReplayDeliveries"
 	DeliveriesService_TestSubscription_FullMethodName = "/holdfast.deliveries.v1.DeliveriesService/TestSubscription"
+	DeliveriesService_ListAttempts_FullMethodName     = "/holdfast.deliveries.v1.DeliveriesService/ListAttempts"
 	DeliveriesService_ListDeliveries_FullMethodName   = "/holdfast.deliveries.v1.DeliveriesService/ListDeliveries"
 )
 
@@ -39,8 +40,12 @@ type DeliveriesServiceClient interface {
 	ReplayDeliveries(ctx context.Context, in *ReplayDeliveriesRequest, opts ...grpc.CallOption) (*ReplayDeliveriesResponse, error)
 	// TestSubscription sends an event to the sink of a subscription immediately, and
 	// returns the answer of the sink. The event has the type events.subscription.tested
-	// and no body. It is sent once, and only to this sink.
+	// and no body, or it is an event of the delivery log. It is sent once, and only to
+	// this sink.
 	TestSubscription(ctx context.Context, in *TestSubscriptionRequest, opts ...grpc.CallOption) (*TestSubscriptionResponse, error)
+	// ListAttempts returns the delivery log of a subscription: the latest 100 attempts to
+	// send an event to its sink, the latest first.
+	ListAttempts(ctx context.Context, in *ListAttemptsRequest, opts ...grpc.CallOption) (*ListAttemptsResponse, error)
 	// ListDeliveries returns the events whose delivery was given up, a page at a time,
 	// for the subscriptions that the caller may list.
 	ListDeliveries(ctx context.Context, in *ListDeliveriesRequest, opts ...grpc.CallOption) (*ListDeliveriesResponse, error)
@@ -84,6 +89,16 @@ func (c *deliveriesServiceClient) TestSubscription(ctx context.Context, in *Test
 	return out, nil
 }
 
+func (c *deliveriesServiceClient) ListAttempts(ctx context.Context, in *ListAttemptsRequest, opts ...grpc.CallOption) (*ListAttemptsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAttemptsResponse)
+	err := c.cc.Invoke(ctx, DeliveriesService_ListAttempts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *deliveriesServiceClient) ListDeliveries(ctx context.Context, in *ListDeliveriesRequest, opts ...grpc.CallOption) (*ListDeliveriesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListDeliveriesResponse)
@@ -108,8 +123,12 @@ type DeliveriesServiceServer interface {
 	ReplayDeliveries(context.Context, *ReplayDeliveriesRequest) (*ReplayDeliveriesResponse, error)
 	// TestSubscription sends an event to the sink of a subscription immediately, and
 	// returns the answer of the sink. The event has the type events.subscription.tested
-	// and no body. It is sent once, and only to this sink.
+	// and no body, or it is an event of the delivery log. It is sent once, and only to
+	// this sink.
 	TestSubscription(context.Context, *TestSubscriptionRequest) (*TestSubscriptionResponse, error)
+	// ListAttempts returns the delivery log of a subscription: the latest 100 attempts to
+	// send an event to its sink, the latest first.
+	ListAttempts(context.Context, *ListAttemptsRequest) (*ListAttemptsResponse, error)
 	// ListDeliveries returns the events whose delivery was given up, a page at a time,
 	// for the subscriptions that the caller may list.
 	ListDeliveries(context.Context, *ListDeliveriesRequest) (*ListDeliveriesResponse, error)
@@ -131,6 +150,9 @@ func (UnimplementedDeliveriesServiceServer) ReplayDeliveries(context.Context, *R
 }
 func (UnimplementedDeliveriesServiceServer) TestSubscription(context.Context, *TestSubscriptionRequest) (*TestSubscriptionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TestSubscription not implemented")
+}
+func (UnimplementedDeliveriesServiceServer) ListAttempts(context.Context, *ListAttemptsRequest) (*ListAttemptsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAttempts not implemented")
 }
 func (UnimplementedDeliveriesServiceServer) ListDeliveries(context.Context, *ListDeliveriesRequest) (*ListDeliveriesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListDeliveries not implemented")
@@ -210,6 +232,24 @@ func _DeliveriesService_TestSubscription_Handler(srv interface{}, ctx context.Co
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DeliveriesService_ListAttempts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAttemptsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DeliveriesServiceServer).ListAttempts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DeliveriesService_ListAttempts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DeliveriesServiceServer).ListAttempts(ctx, req.(*ListAttemptsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _DeliveriesService_ListDeliveries_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListDeliveriesRequest)
 	if err := dec(in); err != nil {
@@ -246,6 +286,10 @@ var DeliveriesService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TestSubscription",
 			Handler:    _DeliveriesService_TestSubscription_Handler,
+		},
+		{
+			MethodName: "ListAttempts",
+			Handler:    _DeliveriesService_ListAttempts_Handler,
 		},
 		{
 			MethodName: "ListDeliveries",

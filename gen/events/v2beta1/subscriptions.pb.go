@@ -35,7 +35,9 @@ type Subscription struct {
 	// The https address that events are posted to.
 	Sink string `protobuf:"bytes,2,opt,name=sink,proto3" json:"sink,omitempty"`
 	// When the subscription was created.
-	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,1000,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,1000,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// Present while the address does not accept events.
+	Failing       *Failing `protobuf:"bytes,1001,opt,name=failing,proto3" json:"failing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -91,6 +93,68 @@ func (x *Subscription) GetCreateTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Subscription) GetFailing() *Failing {
+	if x != nil {
+		return x.Failing
+	}
+	return nil
+}
+
+// Failing says that a subscription's address does not accept events.
+type Failing struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the first attempt failed since the last successful one.
+	SinceTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
+	// The error of the latest attempt.
+	Error         string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Failing) Reset() {
+	*x = Failing{}
+	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Failing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Failing) ProtoMessage() {}
+
+func (x *Failing) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Failing.ProtoReflect.Descriptor instead.
+func (*Failing) Descriptor() ([]byte, []int) {
+	return file_holdfast_events_v2beta1_subscriptions_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Failing) GetSinceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SinceTime
+	}
+	return nil
+}
+
+func (x *Failing) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // GetSubscriptionRequest names the subscription to return.
 type GetSubscriptionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -102,7 +166,7 @@ type GetSubscriptionRequest struct {
 
 func (x *GetSubscriptionRequest) Reset() {
 	*x = GetSubscriptionRequest{}
-	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[1]
+	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -114,7 +178,7 @@ func (x *GetSubscriptionRequest) String() string {
 func (*GetSubscriptionRequest) ProtoMessage() {}
 
 func (x *GetSubscriptionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[1]
+	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -127,7 +191,7 @@ func (x *GetSubscriptionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSubscriptionRequest.ProtoReflect.Descriptor instead.
 func (*GetSubscriptionRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_events_v2beta1_subscriptions_proto_rawDescGZIP(), []int{1}
+	return file_holdfast_events_v2beta1_subscriptions_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GetSubscriptionRequest) GetUid() string {
@@ -152,7 +216,7 @@ type CreateSubscriptionRequest struct {
 
 func (x *CreateSubscriptionRequest) Reset() {
 	*x = CreateSubscriptionRequest{}
-	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[2]
+	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -164,7 +228,7 @@ func (x *CreateSubscriptionRequest) String() string {
 func (*CreateSubscriptionRequest) ProtoMessage() {}
 
 func (x *CreateSubscriptionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[2]
+	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -177,7 +241,7 @@ func (x *CreateSubscriptionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSubscriptionRequest.ProtoReflect.Descriptor instead.
 func (*CreateSubscriptionRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_events_v2beta1_subscriptions_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_events_v2beta1_subscriptions_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CreateSubscriptionRequest) GetParent() string {
@@ -222,7 +286,7 @@ type ListSubscriptionsRequest struct {
 
 func (x *ListSubscriptionsRequest) Reset() {
 	*x = ListSubscriptionsRequest{}
-	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[3]
+	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -234,7 +298,7 @@ func (x *ListSubscriptionsRequest) String() string {
 func (*ListSubscriptionsRequest) ProtoMessage() {}
 
 func (x *ListSubscriptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[3]
+	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -247,7 +311,7 @@ func (x *ListSubscriptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSubscriptionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSubscriptionsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_events_v2beta1_subscriptions_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_events_v2beta1_subscriptions_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListSubscriptionsRequest) GetUidp() *common.UIDPFilter {
@@ -302,7 +366,7 @@ type ListSubscriptionsResponse struct {
 
 func (x *ListSubscriptionsResponse) Reset() {
 	*x = ListSubscriptionsResponse{}
-	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[4]
+	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -314,7 +378,7 @@ func (x *ListSubscriptionsResponse) String() string {
 func (*ListSubscriptionsResponse) ProtoMessage() {}
 
 func (x *ListSubscriptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[4]
+	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -327,7 +391,7 @@ func (x *ListSubscriptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSubscriptionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSubscriptionsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_events_v2beta1_subscriptions_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_events_v2beta1_subscriptions_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListSubscriptionsResponse) GetSubscriptions() []*Subscription {
@@ -371,7 +435,7 @@ type DeleteSubscriptionRequest struct {
 
 func (x *DeleteSubscriptionRequest) Reset() {
 	*x = DeleteSubscriptionRequest{}
-	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[5]
+	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -383,7 +447,7 @@ func (x *DeleteSubscriptionRequest) String() string {
 func (*DeleteSubscriptionRequest) ProtoMessage() {}
 
 func (x *DeleteSubscriptionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[5]
+	mi := &file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -396,7 +460,7 @@ func (x *DeleteSubscriptionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSubscriptionRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSubscriptionRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_events_v2beta1_subscriptions_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_events_v2beta1_subscriptions_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DeleteSubscriptionRequest) GetUid() string {
@@ -417,12 +481,17 @@ var File_holdfast_events_v2beta1_subscriptions_proto protoreflect.FileDescriptor
 
 const file_holdfast_events_v2beta1_subscriptions_proto_rawDesc = "" +
 	"\n" +
-	"+holdfast/events/v2beta1/subscriptions.proto\x12\x17holdfast.events.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\x87\x01\n" +
+	"+holdfast/events/v2beta1/subscriptions.proto\x12\x17holdfast.events.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xc9\x01\n" +
 	"\fSubscription\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x17\n" +
 	"\x04sink\x18\x02 \x01(\tB\x03\xe0A\x02R\x04sink\x12A\n" +
 	"\vcreate_time\x18\xe8\a \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
-	"createTime\"5\n" +
+	"createTime\x12@\n" +
+	"\afailing\x18\xe9\a \x01(\v2 .holdfast.events.v2beta1.FailingB\x03\xe0A\x03R\afailing\"d\n" +
+	"\aFailing\x12>\n" +
+	"\n" +
+	"since_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\tsinceTime\x12\x19\n" +
+	"\x05error\x18\x02 \x01(\tB\x03\xe0A\x03R\x05error\"5\n" +
 	"\x16GetSubscriptionRequest\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"\xb4\x01\n" +
 	"\x19CreateSubscriptionRequest\x12!\n" +
@@ -470,36 +539,39 @@ func file_holdfast_events_v2beta1_subscriptions_proto_rawDescGZIP() []byte {
 	return file_holdfast_events_v2beta1_subscriptions_proto_rawDescData
 }
 
-var file_holdfast_events_v2beta1_subscriptions_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_holdfast_events_v2beta1_subscriptions_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_holdfast_events_v2beta1_subscriptions_proto_goTypes = []any{
 	(*Subscription)(nil),              // 0: holdfast.events.v2beta1.Subscription
-	(*GetSubscriptionRequest)(nil),    // 1: holdfast.events.v2beta1.GetSubscriptionRequest
-	(*CreateSubscriptionRequest)(nil), // 2: holdfast.events.v2beta1.CreateSubscriptionRequest
-	(*ListSubscriptionsRequest)(nil),  // 3: holdfast.events.v2beta1.ListSubscriptionsRequest
-	(*ListSubscriptionsResponse)(nil), // 4: holdfast.events.v2beta1.ListSubscriptionsResponse
-	(*DeleteSubscriptionRequest)(nil), // 5: holdfast.events.v2beta1.DeleteSubscriptionRequest
-	(*timestamppb.Timestamp)(nil),     // 6: google.protobuf.Timestamp
-	(*common.UIDPFilter)(nil),         // 7: holdfast.common.UIDPFilter
-	(*emptypb.Empty)(nil),             // 8: google.protobuf.Empty
+	(*Failing)(nil),                   // 1: holdfast.events.v2beta1.Failing
+	(*GetSubscriptionRequest)(nil),    // 2: holdfast.events.v2beta1.GetSubscriptionRequest
+	(*CreateSubscriptionRequest)(nil), // 3: holdfast.events.v2beta1.CreateSubscriptionRequest
+	(*ListSubscriptionsRequest)(nil),  // 4: holdfast.events.v2beta1.ListSubscriptionsRequest
+	(*ListSubscriptionsResponse)(nil), // 5: holdfast.events.v2beta1.ListSubscriptionsResponse
+	(*DeleteSubscriptionRequest)(nil), // 6: holdfast.events.v2beta1.DeleteSubscriptionRequest
+	(*timestamppb.Timestamp)(nil),     // 7: google.protobuf.Timestamp
+	(*common.UIDPFilter)(nil),         // 8: holdfast.common.UIDPFilter
+	(*emptypb.Empty)(nil),             // 9: google.protobuf.Empty
 }
 var file_holdfast_events_v2beta1_subscriptions_proto_depIdxs = []int32{
-	6, // 0: holdfast.events.v2beta1.Subscription.create_time:type_name -> google.protobuf.Timestamp
-	0, // 1: holdfast.events.v2beta1.CreateSubscriptionRequest.subscription:type_name -> holdfast.events.v2beta1.Subscription
-	7, // 2: holdfast.events.v2beta1.ListSubscriptionsRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	0, // 3: holdfast.events.v2beta1.ListSubscriptionsResponse.subscriptions:type_name -> holdfast.events.v2beta1.Subscription
-	1, // 4: holdfast.events.v2beta1.SubscriptionsService.GetSubscription:input_type -> holdfast.events.v2beta1.GetSubscriptionRequest
-	2, // 5: holdfast.events.v2beta1.SubscriptionsService.CreateSubscription:input_type -> holdfast.events.v2beta1.CreateSubscriptionRequest
-	3, // 6: holdfast.events.v2beta1.SubscriptionsService.ListSubscriptions:input_type -> holdfast.events.v2beta1.ListSubscriptionsRequest
-	5, // 7: holdfast.events.v2beta1.SubscriptionsService.DeleteSubscription:input_type -> holdfast.events.v2beta1.DeleteSubscriptionRequest
-	0, // 8: holdfast.events.v2beta1.SubscriptionsService.GetSubscription:output_type -> holdfast.events.v2beta1.Subscription
-	0, // 9: holdfast.events.v2beta1.SubscriptionsService.CreateSubscription:output_type -> holdfast.events.v2beta1.Subscription
-	4, // 10: holdfast.events.v2beta1.SubscriptionsService.ListSubscriptions:output_type -> holdfast.events.v2beta1.ListSubscriptionsResponse
-	8, // 11: holdfast.events.v2beta1.SubscriptionsService.DeleteSubscription:output_type -> google.protobuf.Empty
-	8, // [8:12] is the sub-list for method output_type
-	4, // [4:8] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	7,  // 0: holdfast.events.v2beta1.Subscription.create_time:type_name -> google.protobuf.Timestamp
+	1,  // 1: holdfast.events.v2beta1.Subscription.failing:type_name -> holdfast.events.v2beta1.Failing
+	7,  // 2: holdfast.events.v2beta1.Failing.since_time:type_name -> google.protobuf.Timestamp
+	0,  // 3: holdfast.events.v2beta1.CreateSubscriptionRequest.subscription:type_name -> holdfast.events.v2beta1.Subscription
+	8,  // 4: holdfast.events.v2beta1.ListSubscriptionsRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	0,  // 5: holdfast.events.v2beta1.ListSubscriptionsResponse.subscriptions:type_name -> holdfast.events.v2beta1.Subscription
+	2,  // 6: holdfast.events.v2beta1.SubscriptionsService.GetSubscription:input_type -> holdfast.events.v2beta1.GetSubscriptionRequest
+	3,  // 7: holdfast.events.v2beta1.SubscriptionsService.CreateSubscription:input_type -> holdfast.events.v2beta1.CreateSubscriptionRequest
+	4,  // 8: holdfast.events.v2beta1.SubscriptionsService.ListSubscriptions:input_type -> holdfast.events.v2beta1.ListSubscriptionsRequest
+	6,  // 9: holdfast.events.v2beta1.SubscriptionsService.DeleteSubscription:input_type -> holdfast.events.v2beta1.DeleteSubscriptionRequest
+	0,  // 10: holdfast.events.v2beta1.SubscriptionsService.GetSubscription:output_type -> holdfast.events.v2beta1.Subscription
+	0,  // 11: holdfast.events.v2beta1.SubscriptionsService.CreateSubscription:output_type -> holdfast.events.v2beta1.Subscription
+	5,  // 12: holdfast.events.v2beta1.SubscriptionsService.ListSubscriptions:output_type -> holdfast.events.v2beta1.ListSubscriptionsResponse
+	9,  // 13: holdfast.events.v2beta1.SubscriptionsService.DeleteSubscription:output_type -> google.protobuf.Empty
+	10, // [10:14] is the sub-list for method output_type
+	6,  // [6:10] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_events_v2beta1_subscriptions_proto_init() }
@@ -507,14 +579,14 @@ func file_holdfast_events_v2beta1_subscriptions_proto_init() {
 	if File_holdfast_events_v2beta1_subscriptions_proto != nil {
 		return
 	}
-	file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[4].OneofWrappers = []any{}
+	file_holdfast_events_v2beta1_subscriptions_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_events_v2beta1_subscriptions_proto_rawDesc), len(file_holdfast_events_v2beta1_subscriptions_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -199,7 +199,9 @@ func (x *GetBlastRequest) GetPageSize() int32 {
 type Blast struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stages, in their order.
-	Stages        []*BlastStage `protobuf:"bytes,1,rep,name=stages,proto3" json:"stages,omitempty"`
+	Stages []*BlastStage `protobuf:"bytes,1,rep,name=stages,proto3" json:"stages,omitempty"`
+	// What was known. Without it, an empty stage has no meaning.
+	Coverage      *AnswerCoverage `protobuf:"bytes,2,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -237,6 +239,13 @@ func (*Blast) Descriptor() ([]byte, []int) {
 func (x *Blast) GetStages() []*BlastStage {
 	if x != nil {
 		return x.Stages
+	}
+	return nil
+}
+
+func (x *Blast) GetCoverage() *AnswerCoverage {
+	if x != nil {
+		return x.Coverage
 	}
 	return nil
 }
@@ -385,7 +394,9 @@ type BlastStage struct {
 	// What may be missing, and why.
 	Gaps []*BlastGap `protobuf:"bytes,6,rep,name=gaps,proto3" json:"gaps,omitempty"`
 	// Which stage it is.
-	Name          BlastStage_Name `protobuf:"varint,7,opt,name=name,proto3,enum=holdfast.findings.v1.BlastStage_Name" json:"name,omitempty"`
+	Name BlastStage_Name `protobuf:"varint,7,opt,name=name,proto3,enum=holdfast.findings.v1.BlastStage_Name" json:"name,omitempty"`
+	// What was known. Only in the answer of ListBlastStage.
+	Coverage      *AnswerCoverage `protobuf:"bytes,8,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -467,6 +478,13 @@ func (x *BlastStage) GetName() BlastStage_Name {
 		return x.Name
 	}
 	return BlastStage_NAME_UNSPECIFIED
+}
+
+func (x *BlastStage) GetCoverage() *AnswerCoverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
 }
 
 // BlastGap is a reason why a stage may be incomplete.
@@ -875,9 +893,10 @@ const file_holdfast_findings_v1_blast_proto_rawDesc = "" +
 	"\x05range\x18\x03 \x01(\tR\x05range\x12\x1b\n" +
 	"\tgroup_uid\x18\x04 \x01(\tR\bgroupUid\x12\x12\n" +
 	"\x04days\x18\x05 \x01(\x05R\x04days\x12\x1b\n" +
-	"\tpage_size\x18\x06 \x01(\x05R\bpageSize\"A\n" +
+	"\tpage_size\x18\x06 \x01(\x05R\bpageSize\"\x83\x01\n" +
 	"\x05Blast\x128\n" +
-	"\x06stages\x18\x01 \x03(\v2 .holdfast.findings.v1.BlastStageR\x06stages\"\xbb\x02\n" +
+	"\x06stages\x18\x01 \x03(\v2 .holdfast.findings.v1.BlastStageR\x06stages\x12@\n" +
+	"\bcoverage\x18\x02 \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverage\"\xbb\x02\n" +
 	"\x15ListBlastStageRequest\x12\x1f\n" +
 	"\vadvisory_id\x18\x01 \x01(\tR\n" +
 	"advisoryId\x12\x12\n" +
@@ -891,7 +910,7 @@ const file_holdfast_findings_v1_blast_proto_rawDesc = "" +
 	"page_token\x18\b \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\t \x01(\tR\aorderBy\x12\x12\n" +
 	"\x04skip\x18\n" +
-	" \x01(\x05R\x04skip\"\xf2\x03\n" +
+	" \x01(\x05R\x04skip\"\xb4\x04\n" +
 	"\n" +
 	"BlastStage\x125\n" +
 	"\x05items\x18\x01 \x03(\v2\x1f.holdfast.findings.v1.BlastItemR\x05items\x12&\n" +
@@ -901,7 +920,8 @@ const file_holdfast_findings_v1_blast_proto_rawDesc = "" +
 	"\askipped\x18\x04 \x01(\x05R\askipped\x12\x1a\n" +
 	"\bcomplete\x18\x05 \x01(\bR\bcomplete\x122\n" +
 	"\x04gaps\x18\x06 \x03(\v2\x1e.holdfast.findings.v1.BlastGapR\x04gaps\x129\n" +
-	"\x04name\x18\a \x01(\x0e2%.holdfast.findings.v1.BlastStage.NameR\x04name\"\xa9\x01\n" +
+	"\x04name\x18\a \x01(\x0e2%.holdfast.findings.v1.BlastStage.NameR\x04name\x12@\n" +
+	"\bcoverage\x18\b \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverage\"\xa9\x01\n" +
 	"\x04Name\x12\x14\n" +
 	"\x10NAME_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rNAME_PACKAGES\x10\x01\x12\x0f\n" +
@@ -975,33 +995,36 @@ var file_holdfast_findings_v1_blast_proto_goTypes = []any{
 	(*AffectedTag)(nil),           // 7: holdfast.findings.v1.AffectedTag
 	(*AffectedDeployment)(nil),    // 8: holdfast.findings.v1.AffectedDeployment
 	(*BlastIdentity)(nil),         // 9: holdfast.findings.v1.BlastIdentity
-	(*Package)(nil),               // 10: holdfast.findings.v1.Package
-	(*AffectedImage)(nil),         // 11: holdfast.findings.v1.AffectedImage
-	(*RunningImage)(nil),          // 12: holdfast.findings.v1.RunningImage
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*AnswerCoverage)(nil),        // 10: holdfast.findings.v1.AnswerCoverage
+	(*Package)(nil),               // 11: holdfast.findings.v1.Package
+	(*AffectedImage)(nil),         // 12: holdfast.findings.v1.AffectedImage
+	(*RunningImage)(nil),          // 13: holdfast.findings.v1.RunningImage
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
 }
 var file_holdfast_findings_v1_blast_proto_depIdxs = []int32{
 	4,  // 0: holdfast.findings.v1.Blast.stages:type_name -> holdfast.findings.v1.BlastStage
-	0,  // 1: holdfast.findings.v1.ListBlastStageRequest.stage:type_name -> holdfast.findings.v1.BlastStage.Name
-	6,  // 2: holdfast.findings.v1.BlastStage.items:type_name -> holdfast.findings.v1.BlastItem
-	5,  // 3: holdfast.findings.v1.BlastStage.gaps:type_name -> holdfast.findings.v1.BlastGap
-	0,  // 4: holdfast.findings.v1.BlastStage.name:type_name -> holdfast.findings.v1.BlastStage.Name
-	10, // 5: holdfast.findings.v1.BlastItem.package:type_name -> holdfast.findings.v1.Package
-	11, // 6: holdfast.findings.v1.BlastItem.image:type_name -> holdfast.findings.v1.AffectedImage
-	7,  // 7: holdfast.findings.v1.BlastItem.tag:type_name -> holdfast.findings.v1.AffectedTag
-	12, // 8: holdfast.findings.v1.BlastItem.running:type_name -> holdfast.findings.v1.RunningImage
-	8,  // 9: holdfast.findings.v1.BlastItem.deployment:type_name -> holdfast.findings.v1.AffectedDeployment
-	9,  // 10: holdfast.findings.v1.BlastItem.identity:type_name -> holdfast.findings.v1.BlastIdentity
-	13, // 11: holdfast.findings.v1.BlastIdentity.last_pull_time:type_name -> google.protobuf.Timestamp
-	1,  // 12: holdfast.findings.v1.BlastService.GetBlast:input_type -> holdfast.findings.v1.GetBlastRequest
-	3,  // 13: holdfast.findings.v1.BlastService.ListBlastStage:input_type -> holdfast.findings.v1.ListBlastStageRequest
-	2,  // 14: holdfast.findings.v1.BlastService.GetBlast:output_type -> holdfast.findings.v1.Blast
-	4,  // 15: holdfast.findings.v1.BlastService.ListBlastStage:output_type -> holdfast.findings.v1.BlastStage
-	14, // [14:16] is the sub-list for method output_type
-	12, // [12:14] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	10, // 1: holdfast.findings.v1.Blast.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	0,  // 2: holdfast.findings.v1.ListBlastStageRequest.stage:type_name -> holdfast.findings.v1.BlastStage.Name
+	6,  // 3: holdfast.findings.v1.BlastStage.items:type_name -> holdfast.findings.v1.BlastItem
+	5,  // 4: holdfast.findings.v1.BlastStage.gaps:type_name -> holdfast.findings.v1.BlastGap
+	0,  // 5: holdfast.findings.v1.BlastStage.name:type_name -> holdfast.findings.v1.BlastStage.Name
+	10, // 6: holdfast.findings.v1.BlastStage.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	11, // 7: holdfast.findings.v1.BlastItem.package:type_name -> holdfast.findings.v1.Package
+	12, // 8: holdfast.findings.v1.BlastItem.image:type_name -> holdfast.findings.v1.AffectedImage
+	7,  // 9: holdfast.findings.v1.BlastItem.tag:type_name -> holdfast.findings.v1.AffectedTag
+	13, // 10: holdfast.findings.v1.BlastItem.running:type_name -> holdfast.findings.v1.RunningImage
+	8,  // 11: holdfast.findings.v1.BlastItem.deployment:type_name -> holdfast.findings.v1.AffectedDeployment
+	9,  // 12: holdfast.findings.v1.BlastItem.identity:type_name -> holdfast.findings.v1.BlastIdentity
+	14, // 13: holdfast.findings.v1.BlastIdentity.last_pull_time:type_name -> google.protobuf.Timestamp
+	1,  // 14: holdfast.findings.v1.BlastService.GetBlast:input_type -> holdfast.findings.v1.GetBlastRequest
+	3,  // 15: holdfast.findings.v1.BlastService.ListBlastStage:input_type -> holdfast.findings.v1.ListBlastStageRequest
+	2,  // 16: holdfast.findings.v1.BlastService.GetBlast:output_type -> holdfast.findings.v1.Blast
+	4,  // 17: holdfast.findings.v1.BlastService.ListBlastStage:output_type -> holdfast.findings.v1.BlastStage
+	16, // [16:18] is the sub-list for method output_type
+	14, // [14:16] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_blast_proto_init() }

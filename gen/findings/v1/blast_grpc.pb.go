@@ -39,7 +39,9 @@ const (
 // CAP_IAM_IDENTITY_LIST, and the last three stages CAP_IAM_ROLE_BINDINGS_LIST. A stage
 // that the caller may not see says so; the other stages are still answered.
 type BlastServiceClient interface {
-	// GetBlast returns the first page of every stage.
+	// GetBlast returns the first page of every stage. If no advisory that the caller may
+	// list has the id, the error is NOT_FOUND and names similar ids. If the id is known,
+	// but no advisory says which packages are affected, the error is FAILED_PRECONDITION.
 	GetBlast(ctx context.Context, in *GetBlastRequest, opts ...grpc.CallOption) (*Blast, error)
 	// ListBlastStage returns a page of one stage. Use the next_page_token of a stage in
 	// the answer of GetBlast for its second page.
@@ -90,7 +92,9 @@ func (c *blastServiceClient) ListBlastStage(ctx context.Context, in *ListBlastSt
 // CAP_IAM_IDENTITY_LIST, and the last three stages CAP_IAM_ROLE_BINDINGS_LIST. A stage
 // that the caller may not see says so; the other stages are still answered.
 type BlastServiceServer interface {
-	// GetBlast returns the first page of every stage.
+	// GetBlast returns the first page of every stage. If no advisory that the caller may
+	// list has the id, the error is NOT_FOUND and names similar ids. If the id is known,
+	// but no advisory says which packages are affected, the error is FAILED_PRECONDITION.
 	GetBlast(context.Context, *GetBlastRequest) (*Blast, error)
 	// ListBlastStage returns a page of one stage. Use the next_page_token of a stage in
 	// the answer of GetBlast for its second page.

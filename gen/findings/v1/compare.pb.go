@@ -442,7 +442,9 @@ type CompareImagesResponse struct {
 	// What is known about the second image.
 	To *Inspection `protobuf:"bytes,6,opt,name=to,proto3" json:"to,omitempty"`
 	// The number of differences of each kind.
-	Counts        *ImageChangeCounts `protobuf:"bytes,7,opt,name=counts,proto3" json:"counts,omitempty"`
+	Counts *ImageChangeCounts `protobuf:"bytes,7,opt,name=counts,proto3" json:"counts,omitempty"`
+	// What was known about both images together.
+	Coverage      *AnswerCoverage `protobuf:"bytes,8,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -526,6 +528,13 @@ func (x *CompareImagesResponse) GetCounts() *ImageChangeCounts {
 	return nil
 }
 
+func (x *CompareImagesResponse) GetCoverage() *AnswerCoverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
 var File_holdfast_findings_v1_compare_proto protoreflect.FileDescriptor
 
 const file_holdfast_findings_v1_compare_proto_rawDesc = "" +
@@ -567,7 +576,7 @@ const file_holdfast_findings_v1_compare_proto_rawDesc = "" +
 	"\x12findings_remaining\x18\x03 \x01(\x05R\x11findingsRemaining\x12)\n" +
 	"\x10packages_changed\x18\x04 \x01(\x05R\x0fpackagesChanged\x12%\n" +
 	"\x0epackages_added\x18\x05 \x01(\x05R\rpackagesAdded\x12)\n" +
-	"\x10packages_removed\x18\x06 \x01(\x05R\x0fpackagesRemoved\"\xf5\x02\n" +
+	"\x10packages_removed\x18\x06 \x01(\x05R\x0fpackagesRemoved\"\xb7\x03\n" +
 	"\x15CompareImagesResponse\x12;\n" +
 	"\achanges\x18\x01 \x03(\v2!.holdfast.findings.v1.ImageChangeR\achanges\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
@@ -576,7 +585,8 @@ const file_holdfast_findings_v1_compare_proto_rawDesc = "" +
 	"\askipped\x18\x04 \x01(\x05R\askipped\x124\n" +
 	"\x04from\x18\x05 \x01(\v2 .holdfast.findings.v1.InspectionR\x04from\x120\n" +
 	"\x02to\x18\x06 \x01(\v2 .holdfast.findings.v1.InspectionR\x02to\x12?\n" +
-	"\x06counts\x18\a \x01(\v2'.holdfast.findings.v1.ImageChangeCountsR\x06countsB\x0e\n" +
+	"\x06counts\x18\a \x01(\v2'.holdfast.findings.v1.ImageChangeCountsR\x06counts\x12@\n" +
+	"\bcoverage\x18\b \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverageB\x0e\n" +
 	"\f_total_count2\xb1\x01\n" +
 	"\x11ComparisonService\x12\x9b\x01\n" +
 	"\rCompareImages\x12*.holdfast.findings.v1.CompareImagesRequest\x1a+.holdfast.findings.v1.CompareImagesResponse\"1\x82\xd3\xe4\x93\x02\x19\x12\x17/findings/v1/comparison\x8a\xaf\xa8\xd2\x05\f\x12\n" +
@@ -607,6 +617,7 @@ var file_holdfast_findings_v1_compare_proto_goTypes = []any{
 	(*Package)(nil),               // 6: holdfast.findings.v1.Package
 	(*Finding)(nil),               // 7: holdfast.findings.v1.Finding
 	(*Inspection)(nil),            // 8: holdfast.findings.v1.Inspection
+	(*AnswerCoverage)(nil),        // 9: holdfast.findings.v1.AnswerCoverage
 }
 var file_holdfast_findings_v1_compare_proto_depIdxs = []int32{
 	5,  // 0: holdfast.findings.v1.CompareImagesRequest.from_time:type_name -> google.protobuf.Timestamp
@@ -620,13 +631,14 @@ var file_holdfast_findings_v1_compare_proto_depIdxs = []int32{
 	8,  // 8: holdfast.findings.v1.CompareImagesResponse.from:type_name -> holdfast.findings.v1.Inspection
 	8,  // 9: holdfast.findings.v1.CompareImagesResponse.to:type_name -> holdfast.findings.v1.Inspection
 	3,  // 10: holdfast.findings.v1.CompareImagesResponse.counts:type_name -> holdfast.findings.v1.ImageChangeCounts
-	1,  // 11: holdfast.findings.v1.ComparisonService.CompareImages:input_type -> holdfast.findings.v1.CompareImagesRequest
-	4,  // 12: holdfast.findings.v1.ComparisonService.CompareImages:output_type -> holdfast.findings.v1.CompareImagesResponse
-	12, // [12:13] is the sub-list for method output_type
-	11, // [11:12] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	9,  // 11: holdfast.findings.v1.CompareImagesResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	1,  // 12: holdfast.findings.v1.ComparisonService.CompareImages:input_type -> holdfast.findings.v1.CompareImagesRequest
+	4,  // 13: holdfast.findings.v1.ComparisonService.CompareImages:output_type -> holdfast.findings.v1.CompareImagesResponse
+	13, // [13:14] is the sub-list for method output_type
+	12, // [12:13] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_compare_proto_init() }

@@ -256,6 +256,64 @@ func (Inspection_State) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{1, 0}
 }
 
+// Extent says how much was compared.
+type AnswerCoverage_Extent int32
+
+const (
+	// Never returned.
+	AnswerCoverage_EXTENT_UNSPECIFIED AnswerCoverage_Extent = 0
+	// Nothing was compared, so the absence of findings has no meaning: no image is
+	// inspected, no packages were found, or no advisory covers one of them.
+	AnswerCoverage_EXTENT_NOTHING AnswerCoverage_Extent = 1
+	// Some images or packages were not compared, so findings may be missing.
+	AnswerCoverage_EXTENT_PART AnswerCoverage_Extent = 2
+	// Every package of every image was compared.
+	AnswerCoverage_EXTENT_EVERYTHING AnswerCoverage_Extent = 3
+)
+
+// Enum value maps for AnswerCoverage_Extent.
+var (
+	AnswerCoverage_Extent_name = map[int32]string{
+		0: "EXTENT_UNSPECIFIED",
+		1: "EXTENT_NOTHING",
+		2: "EXTENT_PART",
+		3: "EXTENT_EVERYTHING",
+	}
+	AnswerCoverage_Extent_value = map[string]int32{
+		"EXTENT_UNSPECIFIED": 0,
+		"EXTENT_NOTHING":     1,
+		"EXTENT_PART":        2,
+		"EXTENT_EVERYTHING":  3,
+	}
+)
+
+func (x AnswerCoverage_Extent) Enum() *AnswerCoverage_Extent {
+	p := new(AnswerCoverage_Extent)
+	*p = x
+	return p
+}
+
+func (x AnswerCoverage_Extent) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AnswerCoverage_Extent) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_findings_v1_findings_proto_enumTypes[4].Descriptor()
+}
+
+func (AnswerCoverage_Extent) Type() protoreflect.EnumType {
+	return &file_holdfast_findings_v1_findings_proto_enumTypes[4]
+}
+
+func (x AnswerCoverage_Extent) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AnswerCoverage_Extent.Descriptor instead.
+func (AnswerCoverage_Extent) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{6, 0}
+}
+
 // GetInspectionRequest names the image.
 type GetInspectionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -345,9 +403,12 @@ type Inspection struct {
 	// The SBOMs that are attached to the image in this repo, the last pushed first. The
 	// packages that they list are shown together with the packages found in the image,
 	// even if the image itself cannot be inspected.
-	Sboms         []*AttachedSbom `protobuf:"bytes,20,rep,name=sboms,proto3" json:"sboms,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Sboms []*AttachedSbom `protobuf:"bytes,20,rep,name=sboms,proto3" json:"sboms,omitempty"`
+	// If the reference is an index, the platforms of its other images. Their packages and
+	// findings are not included; to read them, set architecture or use their digests.
+	OtherPlatforms []string `protobuf:"bytes,21,rep,name=other_platforms,json=otherPlatforms,proto3" json:"other_platforms,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Inspection) Reset() {
@@ -446,6 +507,13 @@ func (x *Inspection) GetUpdateTime() *timestamppb.Timestamp {
 func (x *Inspection) GetSboms() []*AttachedSbom {
 	if x != nil {
 		return x.Sboms
+	}
+	return nil
+}
+
+func (x *Inspection) GetOtherPlatforms() []string {
+	if x != nil {
+		return x.OtherPlatforms
 	}
 	return nil
 }
@@ -775,6 +843,211 @@ func (x *Coverage) GetIndexOnly() int32 {
 	return 0
 }
 
+// AnswerCoverage says what was known when a question about findings was answered. Every
+// answer about findings has one.
+type AnswerCoverage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The images that the question is about. In the findings and the summary of a group,
+	// only images with a tag.
+	Images int32 `protobuf:"varint,1,opt,name=images,proto3" json:"images,omitempty"`
+	// Images whose packages are known.
+	Indexed int32 `protobuf:"varint,2,opt,name=indexed,proto3" json:"indexed,omitempty"`
+	// Images that wait to be inspected.
+	Waiting int32 `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Images that cannot be inspected.
+	NotUnderstood int32 `protobuf:"varint,4,opt,name=not_understood,json=notUnderstood,proto3" json:"not_understood,omitempty"`
+	// The packages of the images. Each version of a package counts once.
+	Packages *Coverage `protobuf:"bytes,5,opt,name=packages,proto3" json:"packages,omitempty"`
+	// How much was compared. If the question is about a package and not about
+	// vulnerabilities, advisories do not matter.
+	Extent AnswerCoverage_Extent `protobuf:"varint,6,opt,name=extent,proto3,enum=holdfast.findings.v1.AnswerCoverage_Extent" json:"extent,omitempty"`
+	// The sources of advisories that the caller may list, with their versions. At most 100
+	// feeds, the oldest first, and the lists of exploited vulnerabilities.
+	Feeds []*FeedVersion `protobuf:"bytes,7,rep,name=feeds,proto3" json:"feeds,omitempty"`
+	// When the packages were counted. The counts for many images can be half a minute old.
+	PackageTime   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=package_time,json=packageTime,proto3" json:"package_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerCoverage) Reset() {
+	*x = AnswerCoverage{}
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerCoverage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerCoverage) ProtoMessage() {}
+
+func (x *AnswerCoverage) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerCoverage.ProtoReflect.Descriptor instead.
+func (*AnswerCoverage) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *AnswerCoverage) GetImages() int32 {
+	if x != nil {
+		return x.Images
+	}
+	return 0
+}
+
+func (x *AnswerCoverage) GetIndexed() int32 {
+	if x != nil {
+		return x.Indexed
+	}
+	return 0
+}
+
+func (x *AnswerCoverage) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *AnswerCoverage) GetNotUnderstood() int32 {
+	if x != nil {
+		return x.NotUnderstood
+	}
+	return 0
+}
+
+func (x *AnswerCoverage) GetPackages() *Coverage {
+	if x != nil {
+		return x.Packages
+	}
+	return nil
+}
+
+func (x *AnswerCoverage) GetExtent() AnswerCoverage_Extent {
+	if x != nil {
+		return x.Extent
+	}
+	return AnswerCoverage_EXTENT_UNSPECIFIED
+}
+
+func (x *AnswerCoverage) GetFeeds() []*FeedVersion {
+	if x != nil {
+		return x.Feeds
+	}
+	return nil
+}
+
+func (x *AnswerCoverage) GetPackageTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PackageTime
+	}
+	return nil
+}
+
+// FeedVersion is the version of a source of advisories.
+type FeedVersion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The uid of the feed; for a list of exploited vulnerabilities, the uid of its group.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The name of the feed; for a list, where it came from.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The format of a list: kev or epss. Empty for advisories.
+	Format string `protobuf:"bytes,3,opt,name=format,proto3" json:"format,omitempty"`
+	// The publisher's name for the version. Empty if it has none.
+	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	// When the feed was last read without an error, or when the list was published.
+	// Absent if the feed was never read.
+	Time *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
+	// Why the last attempt to read the feed failed; empty if it succeeded.
+	Error         string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FeedVersion) Reset() {
+	*x = FeedVersion{}
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FeedVersion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FeedVersion) ProtoMessage() {}
+
+func (x *FeedVersion) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FeedVersion.ProtoReflect.Descriptor instead.
+func (*FeedVersion) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *FeedVersion) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *FeedVersion) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FeedVersion) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
+func (x *FeedVersion) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *FeedVersion) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *FeedVersion) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // Package is a version of a package.
 type Package struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -798,7 +1071,7 @@ type Package struct {
 
 func (x *Package) Reset() {
 	*x = Package{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[6]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +1083,7 @@ func (x *Package) String() string {
 func (*Package) ProtoMessage() {}
 
 func (x *Package) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[6]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +1096,7 @@ func (x *Package) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Package.ProtoReflect.Descriptor instead.
 func (*Package) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Package) GetEcosystem() string {
@@ -892,7 +1165,7 @@ type ImagePackage struct {
 
 func (x *ImagePackage) Reset() {
 	*x = ImagePackage{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[7]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -904,7 +1177,7 @@ func (x *ImagePackage) String() string {
 func (*ImagePackage) ProtoMessage() {}
 
 func (x *ImagePackage) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[7]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -917,7 +1190,7 @@ func (x *ImagePackage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImagePackage.ProtoReflect.Descriptor instead.
 func (*ImagePackage) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ImagePackage) GetPackage() *Package {
@@ -972,7 +1245,7 @@ type ListPackagesRequest struct {
 
 func (x *ListPackagesRequest) Reset() {
 	*x = ListPackagesRequest{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[8]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -984,7 +1257,7 @@ func (x *ListPackagesRequest) String() string {
 func (*ListPackagesRequest) ProtoMessage() {}
 
 func (x *ListPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[8]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -997,7 +1270,7 @@ func (x *ListPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPackagesRequest.ProtoReflect.Descriptor instead.
 func (*ListPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListPackagesRequest) GetRepoUid() string {
@@ -1066,7 +1339,7 @@ type ListPackagesResponse struct {
 
 func (x *ListPackagesResponse) Reset() {
 	*x = ListPackagesResponse{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[9]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1351,7 @@ func (x *ListPackagesResponse) String() string {
 func (*ListPackagesResponse) ProtoMessage() {}
 
 func (x *ListPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[9]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1364,7 @@ func (x *ListPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPackagesResponse.ProtoReflect.Descriptor instead.
 func (*ListPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListPackagesResponse) GetPackages() []*ImagePackage {
@@ -1122,24 +1395,28 @@ func (x *ListPackagesResponse) GetSkipped() int32 {
 	return 0
 }
 
-// Finding is a vulnerability of a package of an image. Advisories that share an id or
-// an alias are one finding.
+// Finding is a vulnerability of a package of an image. All advisories that describe the
+// vulnerability and affect the package are its evidence.
 type Finding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of the advisory.
+	// The name of the vulnerability: its CVE or, if it has none, the first of its names.
+	// It is the id of an advisory only if that advisory represents the vulnerability.
 	AdvisoryId string `protobuf:"bytes,1,opt,name=advisory_id,json=advisoryId,proto3" json:"advisory_id,omitempty"`
-	// All other names that advisories give it.
+	// All other names of the vulnerability. An advisory that fixes several
+	// vulnerabilities is evidence, and not a name.
 	Aliases []string `protobuf:"bytes,2,rep,name=aliases,proto3" json:"aliases,omitempty"`
 	// The package.
 	Package *Package `protobuf:"bytes,3,opt,name=package,proto3" json:"package,omitempty"`
 	// The versions in which it is fixed. For a package of a distribution, the versions in
 	// the same release.
 	FixedVersions []string `protobuf:"bytes,4,rep,name=fixed_versions,json=fixedVersions,proto3" json:"fixed_versions,omitempty"`
-	// Its severity.
+	// Its severity: for a package of a distribution, the rating of the distribution, and
+	// otherwise the highest rating.
 	Severity Severity `protobuf:"varint,5,opt,name=severity,proto3,enum=holdfast.findings.v1.Severity" json:"severity,omitempty"`
-	// The CVSS score, from 0.1 to 10.0; empty if there is none.
+	// The highest CVSS score, from 0.1 to 10.0; empty if there is none.
 	Score string `protobuf:"bytes,6,opt,name=score,proto3" json:"score,omitempty"`
-	// A summary in one line.
+	// The title of the vulnerability. It is empty if only advisories that fix several
+	// vulnerabilities are known.
 	Summary string `protobuf:"bytes,7,opt,name=summary,proto3" json:"summary,omitempty"`
 	// When the package was first known to be affected.
 	FirstSeenTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=first_seen_time,json=firstSeenTime,proto3" json:"first_seen_time,omitempty"`
@@ -1192,14 +1469,27 @@ type Finding struct {
 	// in all of them, exception_uid names the one that ends first.
 	ExceptedImageCount int32 `protobuf:"varint,32,opt,name=excepted_image_count,json=exceptedImageCount,proto3" json:"excepted_image_count,omitempty"`
 	// The evidence that the image contains the package, in detail.
-	Origins       []*Origin `protobuf:"bytes,35,rep,name=origins,proto3" json:"origins,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Origins []*Origin `protobuf:"bytes,35,rep,name=origins,proto3" json:"origins,omitempty"`
+	// The smallest version that fixes this vulnerability and is above the version of the
+	// package; empty if there is none.
+	FixedVersion string `protobuf:"bytes,40,opt,name=fixed_version,json=fixedVersion,proto3" json:"fixed_version,omitempty"`
+	// The smallest version that no open finding of the package with a known fix affects:
+	// the version to update to. Empty if the finding is not open or has no fix.
+	AdvisedVersion string `protobuf:"bytes,41,opt,name=advised_version,json=advisedVersion,proto3" json:"advised_version,omitempty"`
+	// The advisories that describe the vulnerability, in the order of advisory_uids.
+	Evidence []*Evidence `protobuf:"bytes,42,rep,name=evidence,proto3" json:"evidence,omitempty"`
+	// All ratings of the vulnerability. In lists of several images, ratings by advisories
+	// that do not affect the package are left out unless they decide the severity.
+	Ratings []*Rating `protobuf:"bytes,43,rep,name=ratings,proto3" json:"ratings,omitempty"`
+	// The source of severity, such as AlmaLinux; empty if the severity is unknown.
+	SeveritySource string `protobuf:"bytes,44,opt,name=severity_source,json=severitySource,proto3" json:"severity_source,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[10]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1501,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[10]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1514,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Finding) GetAdvisoryId() string {
@@ -1423,6 +1713,207 @@ func (x *Finding) GetOrigins() []*Origin {
 	return nil
 }
 
+func (x *Finding) GetFixedVersion() string {
+	if x != nil {
+		return x.FixedVersion
+	}
+	return ""
+}
+
+func (x *Finding) GetAdvisedVersion() string {
+	if x != nil {
+		return x.AdvisedVersion
+	}
+	return ""
+}
+
+func (x *Finding) GetEvidence() []*Evidence {
+	if x != nil {
+		return x.Evidence
+	}
+	return nil
+}
+
+func (x *Finding) GetRatings() []*Rating {
+	if x != nil {
+		return x.Ratings
+	}
+	return nil
+}
+
+func (x *Finding) GetSeveritySource() string {
+	if x != nil {
+		return x.SeveritySource
+	}
+	return ""
+}
+
+// Evidence is an advisory that describes the vulnerability of a finding, and affects its
+// package.
+type Evidence struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The uid of the advisory.
+	AdvisoryUid string `protobuf:"bytes,1,opt,name=advisory_uid,json=advisoryUid,proto3" json:"advisory_uid,omitempty"`
+	// The id of the advisory.
+	AdvisoryId string `protobuf:"bytes,2,opt,name=advisory_id,json=advisoryId,proto3" json:"advisory_id,omitempty"`
+	// The title of the advisory.
+	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
+	// Whether the advisory fixes the vulnerability, and possibly others. Otherwise it is a
+	// record of the vulnerability itself.
+	Fixes bool `protobuf:"varint,4,opt,name=fixes,proto3" json:"fixes,omitempty"`
+	// The smallest version above the version of the package in which it is fixed.
+	FixedVersion  string `protobuf:"bytes,5,opt,name=fixed_version,json=fixedVersion,proto3" json:"fixed_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Evidence) Reset() {
+	*x = Evidence{}
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Evidence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Evidence) ProtoMessage() {}
+
+func (x *Evidence) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
+func (*Evidence) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Evidence) GetAdvisoryUid() string {
+	if x != nil {
+		return x.AdvisoryUid
+	}
+	return ""
+}
+
+func (x *Evidence) GetAdvisoryId() string {
+	if x != nil {
+		return x.AdvisoryId
+	}
+	return ""
+}
+
+func (x *Evidence) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Evidence) GetFixes() bool {
+	if x != nil {
+		return x.Fixes
+	}
+	return false
+}
+
+func (x *Evidence) GetFixedVersion() string {
+	if x != nil {
+		return x.FixedVersion
+	}
+	return ""
+}
+
+// Rating is what a source says about the severity of a vulnerability.
+type Rating struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The source: the author of an advisory, such as AlmaLinux.
+	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// The severity.
+	Severity Severity `protobuf:"varint,2,opt,name=severity,proto3,enum=holdfast.findings.v1.Severity" json:"severity,omitempty"`
+	// The CVSS score; empty if the source gives a severity in words.
+	Score string `protobuf:"bytes,3,opt,name=score,proto3" json:"score,omitempty"`
+	// Whether the source is the vendor of the package's distribution.
+	Vendor bool `protobuf:"varint,4,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	// The id of the advisory.
+	AdvisoryId    string `protobuf:"bytes,5,opt,name=advisory_id,json=advisoryId,proto3" json:"advisory_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rating) Reset() {
+	*x = Rating{}
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rating) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rating) ProtoMessage() {}
+
+func (x *Rating) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rating.ProtoReflect.Descriptor instead.
+func (*Rating) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Rating) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Rating) GetSeverity() Severity {
+	if x != nil {
+		return x.Severity
+	}
+	return Severity_SEVERITY_UNKNOWN
+}
+
+func (x *Rating) GetScore() string {
+	if x != nil {
+		return x.Score
+	}
+	return ""
+}
+
+func (x *Rating) GetVendor() bool {
+	if x != nil {
+		return x.Vendor
+	}
+	return false
+}
+
+func (x *Rating) GetAdvisoryId() string {
+	if x != nil {
+		return x.AdvisoryId
+	}
+	return ""
+}
+
 // ListFindingsRequest names the image and selects findings.
 type ListFindingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1463,7 +1954,7 @@ type ListFindingsRequest struct {
 
 func (x *ListFindingsRequest) Reset() {
 	*x = ListFindingsRequest{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[11]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1966,7 @@ func (x *ListFindingsRequest) String() string {
 func (*ListFindingsRequest) ProtoMessage() {}
 
 func (x *ListFindingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[11]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1979,7 @@ func (x *ListFindingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFindingsRequest.ProtoReflect.Descriptor instead.
 func (*ListFindingsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListFindingsRequest) GetRepoUid() string {
@@ -1597,14 +2088,16 @@ type ListFindingsResponse struct {
 	// meaningful.
 	Inspection *Inspection `protobuf:"bytes,5,opt,name=inspection,proto3" json:"inspection,omitempty"`
 	// Why findings that are closed may be missing; empty if none are.
-	Incomplete    string `protobuf:"bytes,6,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	Incomplete string `protobuf:"bytes,6,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	// What was known. Without it, the absence of findings has no meaning.
+	Coverage      *AnswerCoverage `protobuf:"bytes,7,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListFindingsResponse) Reset() {
 	*x = ListFindingsResponse{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[12]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +2109,7 @@ func (x *ListFindingsResponse) String() string {
 func (*ListFindingsResponse) ProtoMessage() {}
 
 func (x *ListFindingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[12]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1629,7 +2122,7 @@ func (x *ListFindingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFindingsResponse.ProtoReflect.Descriptor instead.
 func (*ListFindingsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListFindingsResponse) GetFindings() []*Finding {
@@ -1674,6 +2167,13 @@ func (x *ListFindingsResponse) GetIncomplete() string {
 	return ""
 }
 
+func (x *ListFindingsResponse) GetCoverage() *AnswerCoverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
 // AffectedImage is an image that contains a package.
 type AffectedImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1701,7 +2201,7 @@ type AffectedImage struct {
 
 func (x *AffectedImage) Reset() {
 	*x = AffectedImage{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[13]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +2213,7 @@ func (x *AffectedImage) String() string {
 func (*AffectedImage) ProtoMessage() {}
 
 func (x *AffectedImage) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[13]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +2226,7 @@ func (x *AffectedImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AffectedImage.ProtoReflect.Descriptor instead.
 func (*AffectedImage) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AffectedImage) GetRepoUid() string {
@@ -1800,7 +2300,7 @@ type PastTag struct {
 
 func (x *PastTag) Reset() {
 	*x = PastTag{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[14]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +2312,7 @@ func (x *PastTag) String() string {
 func (*PastTag) ProtoMessage() {}
 
 func (x *PastTag) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[14]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +2325,7 @@ func (x *PastTag) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastTag.ProtoReflect.Descriptor instead.
 func (*PastTag) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PastTag) GetTag() string {
@@ -1871,7 +2371,7 @@ type ListAffectedImagesRequest struct {
 
 func (x *ListAffectedImagesRequest) Reset() {
 	*x = ListAffectedImagesRequest{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[15]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1883,7 +2383,7 @@ func (x *ListAffectedImagesRequest) String() string {
 func (*ListAffectedImagesRequest) ProtoMessage() {}
 
 func (x *ListAffectedImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[15]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1896,7 +2396,7 @@ func (x *ListAffectedImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAffectedImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListAffectedImagesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListAffectedImagesRequest) GetAdvisoryId() string {
@@ -1951,14 +2451,16 @@ type ListAffectedImagesResponse struct {
 	// How many images are affected, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
 	// The value of skip in the request.
-	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// What was known. Without it, the absence of images has no meaning.
+	Coverage      *AnswerCoverage `protobuf:"bytes,5,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListAffectedImagesResponse) Reset() {
 	*x = ListAffectedImagesResponse{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[16]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2472,7 @@ func (x *ListAffectedImagesResponse) String() string {
 func (*ListAffectedImagesResponse) ProtoMessage() {}
 
 func (x *ListAffectedImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[16]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2485,7 @@ func (x *ListAffectedImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAffectedImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListAffectedImagesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{16}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListAffectedImagesResponse) GetImages() []*AffectedImage {
@@ -2014,6 +2516,13 @@ func (x *ListAffectedImagesResponse) GetSkipped() int32 {
 	return 0
 }
 
+func (x *ListAffectedImagesResponse) GetCoverage() *AnswerCoverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
 // SearchPackagesRequest names the package.
 type SearchPackagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2038,7 +2547,7 @@ type SearchPackagesRequest struct {
 
 func (x *SearchPackagesRequest) Reset() {
 	*x = SearchPackagesRequest{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[17]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2559,7 @@ func (x *SearchPackagesRequest) String() string {
 func (*SearchPackagesRequest) ProtoMessage() {}
 
 func (x *SearchPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[17]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2572,7 @@ func (x *SearchPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchPackagesRequest.ProtoReflect.Descriptor instead.
 func (*SearchPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{17}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SearchPackagesRequest) GetPurl() string {
@@ -2125,14 +2634,16 @@ type SearchPackagesResponse struct {
 	// How many images have the package, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
 	// The value of skip in the request.
-	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// What was known. Without it, the absence of images has no meaning.
+	Coverage      *AnswerCoverage `protobuf:"bytes,5,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SearchPackagesResponse) Reset() {
 	*x = SearchPackagesResponse{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[18]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2144,7 +2655,7 @@ func (x *SearchPackagesResponse) String() string {
 func (*SearchPackagesResponse) ProtoMessage() {}
 
 func (x *SearchPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[18]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2157,7 +2668,7 @@ func (x *SearchPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchPackagesResponse.ProtoReflect.Descriptor instead.
 func (*SearchPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{18}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SearchPackagesResponse) GetImages() []*AffectedImage {
@@ -2188,6 +2699,13 @@ func (x *SearchPackagesResponse) GetSkipped() int32 {
 	return 0
 }
 
+func (x *SearchPackagesResponse) GetCoverage() *AnswerCoverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
 var File_holdfast_findings_v1_findings_proto protoreflect.FileDescriptor
 
 const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
@@ -2196,7 +2714,7 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\x14GetInspectionRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12!\n" +
 	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\x12\"\n" +
-	"\farchitecture\x18\x03 \x01(\tR\farchitecture\"\xc0\x04\n" +
+	"\farchitecture\x18\x03 \x01(\tR\farchitecture\"\xe9\x04\n" +
 	"\n" +
 	"Inspection\x12\x19\n" +
 	"\brepo_uid\x18\x01 \x01(\tR\arepoUid\x12\x16\n" +
@@ -2209,7 +2727,8 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\bwarnings\x18\b \x03(\tR\bwarnings\x12;\n" +
 	"\vupdate_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x128\n" +
-	"\x05sboms\x18\x14 \x03(\v2\".holdfast.findings.v1.AttachedSbomR\x05sboms\"v\n" +
+	"\x05sboms\x18\x14 \x03(\v2\".holdfast.findings.v1.AttachedSbomR\x05sboms\x12'\n" +
+	"\x0fother_platforms\x18\x15 \x03(\tR\x0eotherPlatforms\"v\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_WAITING\x10\x01\x12\x11\n" +
@@ -2243,7 +2762,28 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\tsbom_only\x18\n" +
 	" \x01(\x05R\bsbomOnly\x12\x1d\n" +
 	"\n" +
-	"index_only\x18\v \x01(\x05R\tindexOnly\"\xc7\x01\n" +
+	"index_only\x18\v \x01(\x05R\tindexOnly\"\xda\x03\n" +
+	"\x0eAnswerCoverage\x12\x16\n" +
+	"\x06images\x18\x01 \x01(\x05R\x06images\x12\x18\n" +
+	"\aindexed\x18\x02 \x01(\x05R\aindexed\x12\x18\n" +
+	"\awaiting\x18\x03 \x01(\x05R\awaiting\x12%\n" +
+	"\x0enot_understood\x18\x04 \x01(\x05R\rnotUnderstood\x12:\n" +
+	"\bpackages\x18\x05 \x01(\v2\x1e.holdfast.findings.v1.CoverageR\bpackages\x12C\n" +
+	"\x06extent\x18\x06 \x01(\x0e2+.holdfast.findings.v1.AnswerCoverage.ExtentR\x06extent\x127\n" +
+	"\x05feeds\x18\a \x03(\v2!.holdfast.findings.v1.FeedVersionR\x05feeds\x12=\n" +
+	"\fpackage_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\vpackageTime\"\\\n" +
+	"\x06Extent\x12\x16\n" +
+	"\x12EXTENT_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eEXTENT_NOTHING\x10\x01\x12\x0f\n" +
+	"\vEXTENT_PART\x10\x02\x12\x15\n" +
+	"\x11EXTENT_EVERYTHING\x10\x03\"\xab\x01\n" +
+	"\vFeedVersion\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06format\x18\x03 \x01(\tR\x06format\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x12.\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\xc7\x01\n" +
 	"\aPackage\x12\x1c\n" +
 	"\tecosystem\x18\x01 \x01(\tR\tecosystem\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -2273,7 +2813,7 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count\"\xc9\t\n" +
+	"\f_total_count\"\xb4\v\n" +
 	"\aFinding\x12\x1f\n" +
 	"\vadvisory_id\x18\x01 \x01(\tR\n" +
 	"advisoryId\x12\x18\n" +
@@ -2307,9 +2847,28 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"imageCount\x12;\n" +
 	"\x06images\x18\x1f \x03(\v2#.holdfast.findings.v1.AffectedImageR\x06images\x120\n" +
 	"\x14excepted_image_count\x18  \x01(\x05R\x12exceptedImageCount\x126\n" +
-	"\aorigins\x18# \x03(\v2\x1c.holdfast.findings.v1.OriginR\aoriginsB\a\n" +
+	"\aorigins\x18# \x03(\v2\x1c.holdfast.findings.v1.OriginR\aorigins\x12#\n" +
+	"\rfixed_version\x18( \x01(\tR\ffixedVersion\x12'\n" +
+	"\x0fadvised_version\x18) \x01(\tR\x0eadvisedVersion\x12:\n" +
+	"\bevidence\x18* \x03(\v2\x1e.holdfast.findings.v1.EvidenceR\bevidence\x126\n" +
+	"\aratings\x18+ \x03(\v2\x1c.holdfast.findings.v1.RatingR\aratings\x12'\n" +
+	"\x0fseverity_source\x18, \x01(\tR\x0eseveritySourceB\a\n" +
 	"\x05_epssB\x12\n" +
-	"\x10_epss_percentile\"\xdd\x03\n" +
+	"\x10_epss_percentile\"\xa3\x01\n" +
+	"\bEvidence\x12!\n" +
+	"\fadvisory_uid\x18\x01 \x01(\tR\vadvisoryUid\x12\x1f\n" +
+	"\vadvisory_id\x18\x02 \x01(\tR\n" +
+	"advisoryId\x12\x18\n" +
+	"\asummary\x18\x03 \x01(\tR\asummary\x12\x14\n" +
+	"\x05fixes\x18\x04 \x01(\bR\x05fixes\x12#\n" +
+	"\rfixed_version\x18\x05 \x01(\tR\ffixedVersion\"\xab\x01\n" +
+	"\x06Rating\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12:\n" +
+	"\bseverity\x18\x02 \x01(\x0e2\x1e.holdfast.findings.v1.SeverityR\bseverity\x12\x14\n" +
+	"\x05score\x18\x03 \x01(\tR\x05score\x12\x16\n" +
+	"\x06vendor\x18\x04 \x01(\bR\x06vendor\x12\x1f\n" +
+	"\vadvisory_id\x18\x05 \x01(\tR\n" +
+	"advisoryId\"\xdd\x03\n" +
 	"\x13ListFindingsRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12!\n" +
 	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\x12\"\n" +
@@ -2327,7 +2886,7 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	" \x01(\x05R\x04skip\x12\x10\n" +
 	"\x03kev\x18\v \x01(\bR\x03kev\x123\n" +
 	"\x06states\x18\f \x03(\x0e2\x1b.holdfast.findings.v1.StateR\x06states\x123\n" +
-	"\aat_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x06atTime\"\xab\x02\n" +
+	"\aat_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x06atTime\"\xed\x02\n" +
 	"\x14ListFindingsResponse\x129\n" +
 	"\bfindings\x18\x01 \x03(\v2\x1d.holdfast.findings.v1.FindingR\bfindings\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
@@ -2339,7 +2898,8 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"inspection\x12\x1e\n" +
 	"\n" +
 	"incomplete\x18\x06 \x01(\tR\n" +
-	"incompleteB\x0e\n" +
+	"incomplete\x12@\n" +
+	"\bcoverage\x18\a \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverageB\x0e\n" +
 	"\f_total_count\"\x95\x02\n" +
 	"\rAffectedImage\x12\x19\n" +
 	"\brepo_uid\x18\x01 \x01(\tR\arepoUid\x12\x12\n" +
@@ -2363,13 +2923,14 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\x05 \x01(\tR\aorderBy\x12\x12\n" +
-	"\x04skip\x18\x06 \x01(\x05R\x04skip\"\xd1\x01\n" +
+	"\x04skip\x18\x06 \x01(\x05R\x04skip\"\x93\x02\n" +
 	"\x1aListAffectedImagesResponse\x12;\n" +
 	"\x06images\x18\x01 \x03(\v2#.holdfast.findings.v1.AffectedImageR\x06images\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
-	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
+	"\askipped\x18\x04 \x01(\x05R\askipped\x12@\n" +
+	"\bcoverage\x18\x05 \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverageB\x0e\n" +
 	"\f_total_count\"\xce\x01\n" +
 	"\x15SearchPackagesRequest\x12\x17\n" +
 	"\x04purl\x18\x01 \x01(\tB\x03\xe0A\x02R\x04purl\x12\x14\n" +
@@ -2379,13 +2940,14 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\x06 \x01(\tR\aorderBy\x12\x12\n" +
-	"\x04skip\x18\a \x01(\x05R\x04skip\"\xcd\x01\n" +
+	"\x04skip\x18\a \x01(\x05R\x04skip\"\x8f\x02\n" +
 	"\x16SearchPackagesResponse\x12;\n" +
 	"\x06images\x18\x01 \x03(\v2#.holdfast.findings.v1.AffectedImageR\x06images\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
-	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
+	"\askipped\x18\x04 \x01(\x05R\askipped\x12@\n" +
+	"\bcoverage\x18\x05 \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverageB\x0e\n" +
 	"\f_total_count*q\n" +
 	"\bSeverity\x12\x14\n" +
 	"\x10SEVERITY_UNKNOWN\x10\x00\x12\x10\n" +
@@ -2431,81 +2993,97 @@ func file_holdfast_findings_v1_findings_proto_rawDescGZIP() []byte {
 	return file_holdfast_findings_v1_findings_proto_rawDescData
 }
 
-var file_holdfast_findings_v1_findings_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_holdfast_findings_v1_findings_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_holdfast_findings_v1_findings_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_holdfast_findings_v1_findings_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_holdfast_findings_v1_findings_proto_goTypes = []any{
 	(Severity)(0),                      // 0: holdfast.findings.v1.Severity
 	(State)(0),                         // 1: holdfast.findings.v1.State
 	(CloseReason)(0),                   // 2: holdfast.findings.v1.CloseReason
 	(Inspection_State)(0),              // 3: holdfast.findings.v1.Inspection.State
-	(*GetInspectionRequest)(nil),       // 4: holdfast.findings.v1.GetInspectionRequest
-	(*Inspection)(nil),                 // 5: holdfast.findings.v1.Inspection
-	(*AttachedSbom)(nil),               // 6: holdfast.findings.v1.AttachedSbom
-	(*Origin)(nil),                     // 7: holdfast.findings.v1.Origin
-	(*Distribution)(nil),               // 8: holdfast.findings.v1.Distribution
-	(*Coverage)(nil),                   // 9: holdfast.findings.v1.Coverage
-	(*Package)(nil),                    // 10: holdfast.findings.v1.Package
-	(*ImagePackage)(nil),               // 11: holdfast.findings.v1.ImagePackage
-	(*ListPackagesRequest)(nil),        // 12: holdfast.findings.v1.ListPackagesRequest
-	(*ListPackagesResponse)(nil),       // 13: holdfast.findings.v1.ListPackagesResponse
-	(*Finding)(nil),                    // 14: holdfast.findings.v1.Finding
-	(*ListFindingsRequest)(nil),        // 15: holdfast.findings.v1.ListFindingsRequest
-	(*ListFindingsResponse)(nil),       // 16: holdfast.findings.v1.ListFindingsResponse
-	(*AffectedImage)(nil),              // 17: holdfast.findings.v1.AffectedImage
-	(*PastTag)(nil),                    // 18: holdfast.findings.v1.PastTag
-	(*ListAffectedImagesRequest)(nil),  // 19: holdfast.findings.v1.ListAffectedImagesRequest
-	(*ListAffectedImagesResponse)(nil), // 20: holdfast.findings.v1.ListAffectedImagesResponse
-	(*SearchPackagesRequest)(nil),      // 21: holdfast.findings.v1.SearchPackagesRequest
-	(*SearchPackagesResponse)(nil),     // 22: holdfast.findings.v1.SearchPackagesResponse
-	(*timestamppb.Timestamp)(nil),      // 23: google.protobuf.Timestamp
+	(AnswerCoverage_Extent)(0),         // 4: holdfast.findings.v1.AnswerCoverage.Extent
+	(*GetInspectionRequest)(nil),       // 5: holdfast.findings.v1.GetInspectionRequest
+	(*Inspection)(nil),                 // 6: holdfast.findings.v1.Inspection
+	(*AttachedSbom)(nil),               // 7: holdfast.findings.v1.AttachedSbom
+	(*Origin)(nil),                     // 8: holdfast.findings.v1.Origin
+	(*Distribution)(nil),               // 9: holdfast.findings.v1.Distribution
+	(*Coverage)(nil),                   // 10: holdfast.findings.v1.Coverage
+	(*AnswerCoverage)(nil),             // 11: holdfast.findings.v1.AnswerCoverage
+	(*FeedVersion)(nil),                // 12: holdfast.findings.v1.FeedVersion
+	(*Package)(nil),                    // 13: holdfast.findings.v1.Package
+	(*ImagePackage)(nil),               // 14: holdfast.findings.v1.ImagePackage
+	(*ListPackagesRequest)(nil),        // 15: holdfast.findings.v1.ListPackagesRequest
+	(*ListPackagesResponse)(nil),       // 16: holdfast.findings.v1.ListPackagesResponse
+	(*Finding)(nil),                    // 17: holdfast.findings.v1.Finding
+	(*Evidence)(nil),                   // 18: holdfast.findings.v1.Evidence
+	(*Rating)(nil),                     // 19: holdfast.findings.v1.Rating
+	(*ListFindingsRequest)(nil),        // 20: holdfast.findings.v1.ListFindingsRequest
+	(*ListFindingsResponse)(nil),       // 21: holdfast.findings.v1.ListFindingsResponse
+	(*AffectedImage)(nil),              // 22: holdfast.findings.v1.AffectedImage
+	(*PastTag)(nil),                    // 23: holdfast.findings.v1.PastTag
+	(*ListAffectedImagesRequest)(nil),  // 24: holdfast.findings.v1.ListAffectedImagesRequest
+	(*ListAffectedImagesResponse)(nil), // 25: holdfast.findings.v1.ListAffectedImagesResponse
+	(*SearchPackagesRequest)(nil),      // 26: holdfast.findings.v1.SearchPackagesRequest
+	(*SearchPackagesResponse)(nil),     // 27: holdfast.findings.v1.SearchPackagesResponse
+	(*timestamppb.Timestamp)(nil),      // 28: google.protobuf.Timestamp
 }
 var file_holdfast_findings_v1_findings_proto_depIdxs = []int32{
 	3,  // 0: holdfast.findings.v1.Inspection.state:type_name -> holdfast.findings.v1.Inspection.State
-	8,  // 1: holdfast.findings.v1.Inspection.distribution:type_name -> holdfast.findings.v1.Distribution
-	9,  // 2: holdfast.findings.v1.Inspection.coverage:type_name -> holdfast.findings.v1.Coverage
-	23, // 3: holdfast.findings.v1.Inspection.update_time:type_name -> google.protobuf.Timestamp
-	6,  // 4: holdfast.findings.v1.Inspection.sboms:type_name -> holdfast.findings.v1.AttachedSbom
-	7,  // 5: holdfast.findings.v1.AttachedSbom.origin:type_name -> holdfast.findings.v1.Origin
-	23, // 6: holdfast.findings.v1.Origin.attach_time:type_name -> google.protobuf.Timestamp
-	10, // 7: holdfast.findings.v1.ImagePackage.package:type_name -> holdfast.findings.v1.Package
-	7,  // 8: holdfast.findings.v1.ImagePackage.origins:type_name -> holdfast.findings.v1.Origin
-	11, // 9: holdfast.findings.v1.ListPackagesResponse.packages:type_name -> holdfast.findings.v1.ImagePackage
-	10, // 10: holdfast.findings.v1.Finding.package:type_name -> holdfast.findings.v1.Package
-	0,  // 11: holdfast.findings.v1.Finding.severity:type_name -> holdfast.findings.v1.Severity
-	23, // 12: holdfast.findings.v1.Finding.first_seen_time:type_name -> google.protobuf.Timestamp
-	23, // 13: holdfast.findings.v1.Finding.kev_due_time:type_name -> google.protobuf.Timestamp
-	1,  // 14: holdfast.findings.v1.Finding.state:type_name -> holdfast.findings.v1.State
-	23, // 15: holdfast.findings.v1.Finding.exception_expire_time:type_name -> google.protobuf.Timestamp
-	23, // 16: holdfast.findings.v1.Finding.close_time:type_name -> google.protobuf.Timestamp
-	2,  // 17: holdfast.findings.v1.Finding.close_reason:type_name -> holdfast.findings.v1.CloseReason
-	17, // 18: holdfast.findings.v1.Finding.images:type_name -> holdfast.findings.v1.AffectedImage
-	7,  // 19: holdfast.findings.v1.Finding.origins:type_name -> holdfast.findings.v1.Origin
-	0,  // 20: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
-	1,  // 21: holdfast.findings.v1.ListFindingsRequest.states:type_name -> holdfast.findings.v1.State
-	23, // 22: holdfast.findings.v1.ListFindingsRequest.at_time:type_name -> google.protobuf.Timestamp
-	14, // 23: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
-	5,  // 24: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
-	10, // 25: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
-	18, // 26: holdfast.findings.v1.AffectedImage.past_tags:type_name -> holdfast.findings.v1.PastTag
-	23, // 27: holdfast.findings.v1.PastTag.start_time:type_name -> google.protobuf.Timestamp
-	23, // 28: holdfast.findings.v1.PastTag.end_time:type_name -> google.protobuf.Timestamp
-	17, // 29: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	17, // 30: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	4,  // 31: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
-	12, // 32: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
-	15, // 33: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
-	19, // 34: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
-	21, // 35: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
-	5,  // 36: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
-	13, // 37: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
-	16, // 38: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
-	20, // 39: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
-	22, // 40: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
-	36, // [36:41] is the sub-list for method output_type
-	31, // [31:36] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	9,  // 1: holdfast.findings.v1.Inspection.distribution:type_name -> holdfast.findings.v1.Distribution
+	10, // 2: holdfast.findings.v1.Inspection.coverage:type_name -> holdfast.findings.v1.Coverage
+	28, // 3: holdfast.findings.v1.Inspection.update_time:type_name -> google.protobuf.Timestamp
+	7,  // 4: holdfast.findings.v1.Inspection.sboms:type_name -> holdfast.findings.v1.AttachedSbom
+	8,  // 5: holdfast.findings.v1.AttachedSbom.origin:type_name -> holdfast.findings.v1.Origin
+	28, // 6: holdfast.findings.v1.Origin.attach_time:type_name -> google.protobuf.Timestamp
+	10, // 7: holdfast.findings.v1.AnswerCoverage.packages:type_name -> holdfast.findings.v1.Coverage
+	4,  // 8: holdfast.findings.v1.AnswerCoverage.extent:type_name -> holdfast.findings.v1.AnswerCoverage.Extent
+	12, // 9: holdfast.findings.v1.AnswerCoverage.feeds:type_name -> holdfast.findings.v1.FeedVersion
+	28, // 10: holdfast.findings.v1.AnswerCoverage.package_time:type_name -> google.protobuf.Timestamp
+	28, // 11: holdfast.findings.v1.FeedVersion.time:type_name -> google.protobuf.Timestamp
+	13, // 12: holdfast.findings.v1.ImagePackage.package:type_name -> holdfast.findings.v1.Package
+	8,  // 13: holdfast.findings.v1.ImagePackage.origins:type_name -> holdfast.findings.v1.Origin
+	14, // 14: holdfast.findings.v1.ListPackagesResponse.packages:type_name -> holdfast.findings.v1.ImagePackage
+	13, // 15: holdfast.findings.v1.Finding.package:type_name -> holdfast.findings.v1.Package
+	0,  // 16: holdfast.findings.v1.Finding.severity:type_name -> holdfast.findings.v1.Severity
+	28, // 17: holdfast.findings.v1.Finding.first_seen_time:type_name -> google.protobuf.Timestamp
+	28, // 18: holdfast.findings.v1.Finding.kev_due_time:type_name -> google.protobuf.Timestamp
+	1,  // 19: holdfast.findings.v1.Finding.state:type_name -> holdfast.findings.v1.State
+	28, // 20: holdfast.findings.v1.Finding.exception_expire_time:type_name -> google.protobuf.Timestamp
+	28, // 21: holdfast.findings.v1.Finding.close_time:type_name -> google.protobuf.Timestamp
+	2,  // 22: holdfast.findings.v1.Finding.close_reason:type_name -> holdfast.findings.v1.CloseReason
+	22, // 23: holdfast.findings.v1.Finding.images:type_name -> holdfast.findings.v1.AffectedImage
+	8,  // 24: holdfast.findings.v1.Finding.origins:type_name -> holdfast.findings.v1.Origin
+	18, // 25: holdfast.findings.v1.Finding.evidence:type_name -> holdfast.findings.v1.Evidence
+	19, // 26: holdfast.findings.v1.Finding.ratings:type_name -> holdfast.findings.v1.Rating
+	0,  // 27: holdfast.findings.v1.Rating.severity:type_name -> holdfast.findings.v1.Severity
+	0,  // 28: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
+	1,  // 29: holdfast.findings.v1.ListFindingsRequest.states:type_name -> holdfast.findings.v1.State
+	28, // 30: holdfast.findings.v1.ListFindingsRequest.at_time:type_name -> google.protobuf.Timestamp
+	17, // 31: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
+	6,  // 32: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
+	11, // 33: holdfast.findings.v1.ListFindingsResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	13, // 34: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
+	23, // 35: holdfast.findings.v1.AffectedImage.past_tags:type_name -> holdfast.findings.v1.PastTag
+	28, // 36: holdfast.findings.v1.PastTag.start_time:type_name -> google.protobuf.Timestamp
+	28, // 37: holdfast.findings.v1.PastTag.end_time:type_name -> google.protobuf.Timestamp
+	22, // 38: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	11, // 39: holdfast.findings.v1.ListAffectedImagesResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	22, // 40: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	11, // 41: holdfast.findings.v1.SearchPackagesResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	5,  // 42: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
+	15, // 43: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
+	20, // 44: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
+	24, // 45: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
+	26, // 46: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
+	6,  // 47: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
+	16, // 48: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
+	21, // 49: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
+	25, // 50: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
+	27, // 51: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
+	47, // [47:52] is the sub-list for method output_type
+	42, // [42:47] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_findings_proto_init() }
@@ -2513,18 +3091,18 @@ func file_holdfast_findings_v1_findings_proto_init() {
 	if File_holdfast_findings_v1_findings_proto != nil {
 		return
 	}
-	file_holdfast_findings_v1_findings_proto_msgTypes[9].OneofWrappers = []any{}
-	file_holdfast_findings_v1_findings_proto_msgTypes[10].OneofWrappers = []any{}
+	file_holdfast_findings_v1_findings_proto_msgTypes[11].OneofWrappers = []any{}
 	file_holdfast_findings_v1_findings_proto_msgTypes[12].OneofWrappers = []any{}
 	file_holdfast_findings_v1_findings_proto_msgTypes[16].OneofWrappers = []any{}
-	file_holdfast_findings_v1_findings_proto_msgTypes[18].OneofWrappers = []any{}
+	file_holdfast_findings_v1_findings_proto_msgTypes[20].OneofWrappers = []any{}
+	file_holdfast_findings_v1_findings_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_findings_v1_findings_proto_rawDesc), len(file_holdfast_findings_v1_findings_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   19,
+			NumEnums:      5,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

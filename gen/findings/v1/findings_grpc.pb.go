@@ -47,7 +47,9 @@ type FindingsServiceClient interface {
 	ListFindings(ctx context.Context, in *ListFindingsRequest, opts ...grpc.CallOption) (*ListFindingsResponse, error)
 	// ListAffectedImages returns the images that an advisory affects, the last inspected
 	// first, a page at a time. The caller must be able to list both the advisory and the
-	// images.
+	// images. If no advisory that the caller may list has the id, the error is NOT_FOUND
+	// and names similar ids. If the id is known, but no advisory says which packages are
+	// affected, the error is FAILED_PRECONDITION.
 	ListAffectedImages(ctx context.Context, in *ListAffectedImagesRequest, opts ...grpc.CallOption) (*ListAffectedImagesResponse, error)
 	// SearchPackages returns the images that contain a package, whether or not it is
 	// vulnerable, the last inspected first, a page at a time.
@@ -133,7 +135,9 @@ type FindingsServiceServer interface {
 	ListFindings(context.Context, *ListFindingsRequest) (*ListFindingsResponse, error)
 	// ListAffectedImages returns the images that an advisory affects, the last inspected
 	// first, a page at a time. The caller must be able to list both the advisory and the
-	// images.
+	// images. If no advisory that the caller may list has the id, the error is NOT_FOUND
+	// and names similar ids. If the id is known, but no advisory says which packages are
+	// affected, the error is FAILED_PRECONDITION.
 	ListAffectedImages(context.Context, *ListAffectedImagesRequest) (*ListAffectedImagesResponse, error)
 	// SearchPackages returns the images that contain a package, whether or not it is
 	// vulnerable, the last inspected first, a page at a time.

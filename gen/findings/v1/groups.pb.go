@@ -79,7 +79,7 @@ func (x SummaryRow_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SummaryRow_Kind.Descriptor instead.
 func (SummaryRow_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{5, 0}
+	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{4, 0}
 }
 
 // ListGroupFindingsRequest names the group and selects findings.
@@ -223,9 +223,8 @@ type ListGroupFindingsResponse struct {
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
 	// The value of skip in the request.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// How many of the images are inspected, which shows whether the absence of findings
-	// is meaningful.
-	Coverage      *GroupCoverage `protobuf:"bytes,5,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	// What was known. Without it, the absence of findings has no meaning.
+	Coverage      *AnswerCoverage `protobuf:"bytes,5,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -288,91 +287,9 @@ func (x *ListGroupFindingsResponse) GetSkipped() int32 {
 	return 0
 }
 
-func (x *ListGroupFindingsResponse) GetCoverage() *GroupCoverage {
+func (x *ListGroupFindingsResponse) GetCoverage() *AnswerCoverage {
 	if x != nil {
 		return x.Coverage
-	}
-	return nil
-}
-
-// GroupCoverage counts the tagged images of a group by the state of their inspection.
-type GroupCoverage struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// All images.
-	Images int32 `protobuf:"varint,1,opt,name=images,proto3" json:"images,omitempty"`
-	// Images whose packages are known.
-	Indexed int32 `protobuf:"varint,2,opt,name=indexed,proto3" json:"indexed,omitempty"`
-	// Images that wait to be inspected.
-	Waiting int32 `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// Images that cannot be inspected.
-	NotUnderstood int32 `protobuf:"varint,4,opt,name=not_understood,json=notUnderstood,proto3" json:"not_understood,omitempty"`
-	// The packages of the images. Each version of a package counts once.
-	Packages      *Coverage `protobuf:"bytes,5,opt,name=packages,proto3" json:"packages,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GroupCoverage) Reset() {
-	*x = GroupCoverage{}
-	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GroupCoverage) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GroupCoverage) ProtoMessage() {}
-
-func (x *GroupCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GroupCoverage.ProtoReflect.Descriptor instead.
-func (*GroupCoverage) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *GroupCoverage) GetImages() int32 {
-	if x != nil {
-		return x.Images
-	}
-	return 0
-}
-
-func (x *GroupCoverage) GetIndexed() int32 {
-	if x != nil {
-		return x.Indexed
-	}
-	return 0
-}
-
-func (x *GroupCoverage) GetWaiting() int32 {
-	if x != nil {
-		return x.Waiting
-	}
-	return 0
-}
-
-func (x *GroupCoverage) GetNotUnderstood() int32 {
-	if x != nil {
-		return x.NotUnderstood
-	}
-	return 0
-}
-
-func (x *GroupCoverage) GetPackages() *Coverage {
-	if x != nil {
-		return x.Packages
 	}
 	return nil
 }
@@ -399,7 +316,7 @@ type GetSummaryRequest struct {
 
 func (x *GetSummaryRequest) Reset() {
 	*x = GetSummaryRequest{}
-	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[3]
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -411,7 +328,7 @@ func (x *GetSummaryRequest) String() string {
 func (*GetSummaryRequest) ProtoMessage() {}
 
 func (x *GetSummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[3]
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -424,7 +341,7 @@ func (x *GetSummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSummaryRequest.ProtoReflect.Descriptor instead.
 func (*GetSummaryRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GetSummaryRequest) GetGroupUid() string {
@@ -486,16 +403,15 @@ type GetSummaryResponse struct {
 	// The findings that were open, and not excepted, at the end of each day in UTC, the
 	// oldest first. The last point is now.
 	Series []*SummaryPoint `protobuf:"bytes,6,rep,name=series,proto3" json:"series,omitempty"`
-	// How many of the images are inspected, which shows whether the absence of open
-	// findings is meaningful.
-	Coverage      *GroupCoverage `protobuf:"bytes,7,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	// What was known. Without it, the absence of open findings has no meaning.
+	Coverage      *AnswerCoverage `protobuf:"bytes,7,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetSummaryResponse) Reset() {
 	*x = GetSummaryResponse{}
-	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[4]
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -507,7 +423,7 @@ func (x *GetSummaryResponse) String() string {
 func (*GetSummaryResponse) ProtoMessage() {}
 
 func (x *GetSummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[4]
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -520,7 +436,7 @@ func (x *GetSummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSummaryResponse.ProtoReflect.Descriptor instead.
 func (*GetSummaryResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetSummaryResponse) GetRows() []*SummaryRow {
@@ -565,7 +481,7 @@ func (x *GetSummaryResponse) GetSeries() []*SummaryPoint {
 	return nil
 }
 
-func (x *GetSummaryResponse) GetCoverage() *GroupCoverage {
+func (x *GetSummaryResponse) GetCoverage() *AnswerCoverage {
 	if x != nil {
 		return x.Coverage
 	}
@@ -591,7 +507,7 @@ type SummaryRow struct {
 
 func (x *SummaryRow) Reset() {
 	*x = SummaryRow{}
-	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[5]
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -603,7 +519,7 @@ func (x *SummaryRow) String() string {
 func (*SummaryRow) ProtoMessage() {}
 
 func (x *SummaryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[5]
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -616,7 +532,7 @@ func (x *SummaryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryRow.ProtoReflect.Descriptor instead.
 func (*SummaryRow) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SummaryRow) GetKind() SummaryRow_Kind {
@@ -675,7 +591,7 @@ type SeverityCounts struct {
 
 func (x *SeverityCounts) Reset() {
 	*x = SeverityCounts{}
-	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[6]
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -687,7 +603,7 @@ func (x *SeverityCounts) String() string {
 func (*SeverityCounts) ProtoMessage() {}
 
 func (x *SeverityCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[6]
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -700,7 +616,7 @@ func (x *SeverityCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeverityCounts.ProtoReflect.Descriptor instead.
 func (*SeverityCounts) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SeverityCounts) GetOpen() int64 {
@@ -777,7 +693,7 @@ type FindingCounts struct {
 
 func (x *FindingCounts) Reset() {
 	*x = FindingCounts{}
-	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[7]
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +705,7 @@ func (x *FindingCounts) String() string {
 func (*FindingCounts) ProtoMessage() {}
 
 func (x *FindingCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[7]
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +718,7 @@ func (x *FindingCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindingCounts.ProtoReflect.Descriptor instead.
 func (*FindingCounts) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FindingCounts) GetNow() *SeverityCounts {
@@ -895,7 +811,7 @@ type OpenFinding struct {
 
 func (x *OpenFinding) Reset() {
 	*x = OpenFinding{}
-	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[8]
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +823,7 @@ func (x *OpenFinding) String() string {
 func (*OpenFinding) ProtoMessage() {}
 
 func (x *OpenFinding) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[8]
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +836,7 @@ func (x *OpenFinding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenFinding.ProtoReflect.Descriptor instead.
 func (*OpenFinding) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OpenFinding) GetAdvisoryId() string {
@@ -971,7 +887,7 @@ type SummaryPoint struct {
 
 func (x *SummaryPoint) Reset() {
 	*x = SummaryPoint{}
-	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[9]
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +899,7 @@ func (x *SummaryPoint) String() string {
 func (*SummaryPoint) ProtoMessage() {}
 
 func (x *SummaryPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[9]
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +912,7 @@ func (x *SummaryPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryPoint.ProtoReflect.Descriptor instead.
 func (*SummaryPoint) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SummaryPoint) GetTime() *timestamppb.Timestamp {
@@ -1013,11 +929,275 @@ func (x *SummaryPoint) GetCounts() *SeverityCounts {
 	return nil
 }
 
+// GetTrendRequest names the group.
+type GetTrendRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The uid of the group.
+	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
+	// The number of days, including today: 90 unless given, 730 at most.
+	Days          int32 `protobuf:"varint,2,opt,name=days,proto3" json:"days,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTrendRequest) Reset() {
+	*x = GetTrendRequest{}
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTrendRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTrendRequest) ProtoMessage() {}
+
+func (x *GetTrendRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTrendRequest.ProtoReflect.Descriptor instead.
+func (*GetTrendRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *GetTrendRequest) GetGroupUid() string {
+	if x != nil {
+		return x.GroupUid
+	}
+	return ""
+}
+
+func (x *GetTrendRequest) GetDays() int32 {
+	if x != nil {
+		return x.Days
+	}
+	return 0
+}
+
+// Trend has the counts of the last days.
+type Trend struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The days, the oldest first. A day on which nothing was counted is left out.
+	Days []*TrendDay `protobuf:"bytes,1,rep,name=days,proto3" json:"days,omitempty"`
+	// What is known now.
+	Coverage      *AnswerCoverage `protobuf:"bytes,2,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Trend) Reset() {
+	*x = Trend{}
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Trend) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Trend) ProtoMessage() {}
+
+func (x *Trend) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Trend.ProtoReflect.Descriptor instead.
+func (*Trend) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Trend) GetDays() []*TrendDay {
+	if x != nil {
+		return x.Days
+	}
+	return nil
+}
+
+func (x *Trend) GetCoverage() *AnswerCoverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
+// TrendDay has the counts of the findings of tags on a day in UTC.
+type TrendDay struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The start of the day.
+	Day *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=day,proto3" json:"day,omitempty"`
+	// When the findings were counted; the last time on this day.
+	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// The open findings, by severity, without excepted ones.
+	Open *SeverityCounts `protobuf:"bytes,3,opt,name=open,proto3" json:"open,omitempty"`
+	// The findings to which exceptions apply.
+	Excepted int64 `protobuf:"varint,4,opt,name=excepted,proto3" json:"excepted,omitempty"`
+	// The open findings that are known to be exploited.
+	Kev int64 `protobuf:"varint,5,opt,name=kev,proto3" json:"kev,omitempty"`
+	// The open findings that are fixed in some version.
+	Fixable int64 `protobuf:"varint,6,opt,name=fixable,proto3" json:"fixable,omitempty"`
+	// The findings that were opened on this day.
+	Opened int64 `protobuf:"varint,7,opt,name=opened,proto3" json:"opened,omitempty"`
+	// The findings that were closed on this day, for any reason.
+	Closed int64 `protobuf:"varint,8,opt,name=closed,proto3" json:"closed,omitempty"`
+	// The mean age of the open findings; absent if there are none.
+	MeanAge *durationpb.Duration `protobuf:"bytes,9,opt,name=mean_age,json=meanAge,proto3" json:"mean_age,omitempty"`
+	// The images with a tag.
+	Images int32 `protobuf:"varint,10,opt,name=images,proto3" json:"images,omitempty"`
+	// Images whose packages are known.
+	Indexed int32 `protobuf:"varint,11,opt,name=indexed,proto3" json:"indexed,omitempty"`
+	// Images that wait to be inspected.
+	Waiting int32 `protobuf:"varint,12,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Images that cannot be inspected.
+	NotUnderstood int32 `protobuf:"varint,13,opt,name=not_understood,json=notUnderstood,proto3" json:"not_understood,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrendDay) Reset() {
+	*x = TrendDay{}
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrendDay) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrendDay) ProtoMessage() {}
+
+func (x *TrendDay) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrendDay.ProtoReflect.Descriptor instead.
+func (*TrendDay) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TrendDay) GetDay() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Day
+	}
+	return nil
+}
+
+func (x *TrendDay) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *TrendDay) GetOpen() *SeverityCounts {
+	if x != nil {
+		return x.Open
+	}
+	return nil
+}
+
+func (x *TrendDay) GetExcepted() int64 {
+	if x != nil {
+		return x.Excepted
+	}
+	return 0
+}
+
+func (x *TrendDay) GetKev() int64 {
+	if x != nil {
+		return x.Kev
+	}
+	return 0
+}
+
+func (x *TrendDay) GetFixable() int64 {
+	if x != nil {
+		return x.Fixable
+	}
+	return 0
+}
+
+func (x *TrendDay) GetOpened() int64 {
+	if x != nil {
+		return x.Opened
+	}
+	return 0
+}
+
+func (x *TrendDay) GetClosed() int64 {
+	if x != nil {
+		return x.Closed
+	}
+	return 0
+}
+
+func (x *TrendDay) GetMeanAge() *durationpb.Duration {
+	if x != nil {
+		return x.MeanAge
+	}
+	return nil
+}
+
+func (x *TrendDay) GetImages() int32 {
+	if x != nil {
+		return x.Images
+	}
+	return 0
+}
+
+func (x *TrendDay) GetIndexed() int32 {
+	if x != nil {
+		return x.Indexed
+	}
+	return 0
+}
+
+func (x *TrendDay) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *TrendDay) GetNotUnderstood() int32 {
+	if x != nil {
+		return x.NotUnderstood
+	}
+	return 0
+}
+
 var File_holdfast_findings_v1_groups_proto protoreflect.FileDescriptor
 
 const file_holdfast_findings_v1_groups_proto_rawDesc = "" +
 	"\n" +
-	"!holdfast/findings/v1/groups.proto\x12\x14holdfast.findings.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a#holdfast/findings/v1/findings.proto\"\xdd\x02\n" +
+	"!holdfast/findings/v1/groups.proto\x12\x14holdfast.findings.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a#holdfast/findings/v1/findings.proto\"\xdd\x02\n" +
 	"\x18ListGroupFindingsRequest\x12\x1b\n" +
 	"\tgroup_uid\x18\x01 \x01(\tR\bgroupUid\x12>\n" +
 	"\n" +
@@ -1031,21 +1211,15 @@ const file_holdfast_findings_v1_groups_proto_rawDesc = "" +
 	"\border_by\x18\a \x01(\tR\aorderBy\x12\x12\n" +
 	"\x04skip\x18\b \x01(\x05R\x04skip\x12\x10\n" +
 	"\x03kev\x18\v \x01(\bR\x03kev\x123\n" +
-	"\x06states\x18\f \x03(\x0e2\x1b.holdfast.findings.v1.StateR\x06states\"\x8f\x02\n" +
+	"\x06states\x18\f \x03(\x0e2\x1b.holdfast.findings.v1.StateR\x06states\"\x90\x02\n" +
 	"\x19ListGroupFindingsResponse\x129\n" +
 	"\bfindings\x18\x01 \x03(\v2\x1d.holdfast.findings.v1.FindingR\bfindings\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
-	"\askipped\x18\x04 \x01(\x05R\askipped\x12?\n" +
-	"\bcoverage\x18\x05 \x01(\v2#.holdfast.findings.v1.GroupCoverageR\bcoverageB\x0e\n" +
-	"\f_total_count\"\xbe\x01\n" +
-	"\rGroupCoverage\x12\x16\n" +
-	"\x06images\x18\x01 \x01(\x05R\x06images\x12\x18\n" +
-	"\aindexed\x18\x02 \x01(\x05R\aindexed\x12\x18\n" +
-	"\awaiting\x18\x03 \x01(\x05R\awaiting\x12%\n" +
-	"\x0enot_understood\x18\x04 \x01(\x05R\rnotUnderstood\x12:\n" +
-	"\bpackages\x18\x05 \x01(\v2\x1e.holdfast.findings.v1.CoverageR\bpackages\"\xaf\x01\n" +
+	"\askipped\x18\x04 \x01(\x05R\askipped\x12@\n" +
+	"\bcoverage\x18\x05 \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverageB\x0e\n" +
+	"\f_total_count\"\xaf\x01\n" +
 	"\x11GetSummaryRequest\x12\x1b\n" +
 	"\tgroup_uid\x18\x01 \x01(\tR\bgroupUid\x12\x12\n" +
 	"\x04days\x18\x02 \x01(\x05R\x04days\x12\x1b\n" +
@@ -1053,7 +1227,7 @@ const file_holdfast_findings_v1_groups_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\x05 \x01(\tR\aorderBy\x12\x12\n" +
-	"\x04skip\x18\x06 \x01(\x05R\x04skip\"\xfa\x02\n" +
+	"\x04skip\x18\x06 \x01(\x05R\x04skip\"\xfb\x02\n" +
 	"\x12GetSummaryResponse\x124\n" +
 	"\x04rows\x18\x01 \x03(\v2 .holdfast.findings.v1.SummaryRowR\x04rows\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
@@ -1061,8 +1235,8 @@ const file_holdfast_findings_v1_groups_proto_rawDesc = "" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askipped\x129\n" +
 	"\x05total\x18\x05 \x01(\v2#.holdfast.findings.v1.FindingCountsR\x05total\x12:\n" +
-	"\x06series\x18\x06 \x03(\v2\".holdfast.findings.v1.SummaryPointR\x06series\x12?\n" +
-	"\bcoverage\x18\a \x01(\v2#.holdfast.findings.v1.GroupCoverageR\bcoverageB\x0e\n" +
+	"\x06series\x18\x06 \x03(\v2\".holdfast.findings.v1.SummaryPointR\x06series\x12@\n" +
+	"\bcoverage\x18\a \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverageB\x0e\n" +
 	"\f_total_count\"\x89\x02\n" +
 	"\n" +
 	"SummaryRow\x129\n" +
@@ -1105,7 +1279,28 @@ const file_holdfast_findings_v1_groups_proto_rawDesc = "" +
 	"\topen_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bopenTime\"|\n" +
 	"\fSummaryPoint\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12<\n" +
-	"\x06counts\x18\x02 \x01(\v2$.holdfast.findings.v1.SeverityCountsR\x06counts2\xad\x03\n" +
+	"\x06counts\x18\x02 \x01(\v2$.holdfast.findings.v1.SeverityCountsR\x06counts\"M\n" +
+	"\x0fGetTrendRequest\x12&\n" +
+	"\tgroup_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\bgroupUid\x12\x12\n" +
+	"\x04days\x18\x02 \x01(\x05R\x04days\"}\n" +
+	"\x05Trend\x122\n" +
+	"\x04days\x18\x01 \x03(\v2\x1e.holdfast.findings.v1.TrendDayR\x04days\x12@\n" +
+	"\bcoverage\x18\x02 \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverage\"\xc3\x03\n" +
+	"\bTrendDay\x12,\n" +
+	"\x03day\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x03day\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x128\n" +
+	"\x04open\x18\x03 \x01(\v2$.holdfast.findings.v1.SeverityCountsR\x04open\x12\x1a\n" +
+	"\bexcepted\x18\x04 \x01(\x03R\bexcepted\x12\x10\n" +
+	"\x03kev\x18\x05 \x01(\x03R\x03kev\x12\x18\n" +
+	"\afixable\x18\x06 \x01(\x03R\afixable\x12\x16\n" +
+	"\x06opened\x18\a \x01(\x03R\x06opened\x12\x16\n" +
+	"\x06closed\x18\b \x01(\x03R\x06closed\x124\n" +
+	"\bmean_age\x18\t \x01(\v2\x19.google.protobuf.DurationR\ameanAge\x12\x16\n" +
+	"\x06images\x18\n" +
+	" \x01(\x05R\x06images\x12\x18\n" +
+	"\aindexed\x18\v \x01(\x05R\aindexed\x12\x18\n" +
+	"\awaiting\x18\f \x01(\x05R\awaiting\x12%\n" +
+	"\x0enot_understood\x18\r \x01(\x05R\rnotUnderstood2\xc0\x04\n" +
 	"\x14GroupFindingsService\x12\xd4\x01\n" +
 	"\x11ListGroupFindings\x12..holdfast.findings.v1.ListGroupFindingsRequest\x1a/.holdfast.findings.v1.ListGroupFindingsResponse\"^\x82\xd3\xe4\x93\x02FZ\x17\x12\x15/findings/v1/findings\x12+/findings/v1/groups/{group_uid=**}/findings\x8a\xaf\xa8\xd2\x05\f\x12\n" +
 	"\n" +
@@ -1113,7 +1308,10 @@ const file_holdfast_findings_v1_groups_proto_rawDesc = "" +
 	"\n" +
 	"GetSummary\x12'.holdfast.findings.v1.GetSummaryRequest\x1a(.holdfast.findings.v1.GetSummaryResponse\"\\\x82\xd3\xe4\x93\x02DZ\x16\x12\x14/findings/v1/summary\x12*/findings/v1/groups/{group_uid=**}/summary\x8a\xaf\xa8\xd2\x05\f\x12\n" +
 	"\n" +
-	"\x06\xc5\f\xfd\f\xee\x0e\x10\x01B=Z;github.com/holdfast-dev/holdfast/gen/findings/v1;findingspbb\x06proto3"
+	"\x06\xc5\f\xfd\f\xee\x0e\x10\x01\x12\x90\x01\n" +
+	"\bGetTrend\x12%.holdfast.findings.v1.GetTrendRequest\x1a\x1b.holdfast.findings.v1.Trend\"@\x82\xd3\xe4\x93\x02*\x12(/findings/v1/groups/{group_uid=**}/trend\x8a\xaf\xa8\xd2\x05\n" +
+	"\x12\b\n" +
+	"\x06\xc5\f\xfd\f\xee\x0eB=Z;github.com/holdfast-dev/holdfast/gen/findings/v1;findingspbb\x06proto3"
 
 var (
 	file_holdfast_findings_v1_groups_proto_rawDescOnce sync.Once
@@ -1128,53 +1326,62 @@ func file_holdfast_findings_v1_groups_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_findings_v1_groups_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_holdfast_findings_v1_groups_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_holdfast_findings_v1_groups_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_holdfast_findings_v1_groups_proto_goTypes = []any{
 	(SummaryRow_Kind)(0),              // 0: holdfast.findings.v1.SummaryRow.Kind
 	(*ListGroupFindingsRequest)(nil),  // 1: holdfast.findings.v1.ListGroupFindingsRequest
 	(*ListGroupFindingsResponse)(nil), // 2: holdfast.findings.v1.ListGroupFindingsResponse
-	(*GroupCoverage)(nil),             // 3: holdfast.findings.v1.GroupCoverage
-	(*GetSummaryRequest)(nil),         // 4: holdfast.findings.v1.GetSummaryRequest
-	(*GetSummaryResponse)(nil),        // 5: holdfast.findings.v1.GetSummaryResponse
-	(*SummaryRow)(nil),                // 6: holdfast.findings.v1.SummaryRow
-	(*SeverityCounts)(nil),            // 7: holdfast.findings.v1.SeverityCounts
-	(*FindingCounts)(nil),             // 8: holdfast.findings.v1.FindingCounts
-	(*OpenFinding)(nil),               // 9: holdfast.findings.v1.OpenFinding
-	(*SummaryPoint)(nil),              // 10: holdfast.findings.v1.SummaryPoint
-	(Severity)(0),                     // 11: holdfast.findings.v1.Severity
-	(State)(0),                        // 12: holdfast.findings.v1.State
-	(*Finding)(nil),                   // 13: holdfast.findings.v1.Finding
-	(*Coverage)(nil),                  // 14: holdfast.findings.v1.Coverage
-	(*durationpb.Duration)(nil),       // 15: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 16: google.protobuf.Timestamp
+	(*GetSummaryRequest)(nil),         // 3: holdfast.findings.v1.GetSummaryRequest
+	(*GetSummaryResponse)(nil),        // 4: holdfast.findings.v1.GetSummaryResponse
+	(*SummaryRow)(nil),                // 5: holdfast.findings.v1.SummaryRow
+	(*SeverityCounts)(nil),            // 6: holdfast.findings.v1.SeverityCounts
+	(*FindingCounts)(nil),             // 7: holdfast.findings.v1.FindingCounts
+	(*OpenFinding)(nil),               // 8: holdfast.findings.v1.OpenFinding
+	(*SummaryPoint)(nil),              // 9: holdfast.findings.v1.SummaryPoint
+	(*GetTrendRequest)(nil),           // 10: holdfast.findings.v1.GetTrendRequest
+	(*Trend)(nil),                     // 11: holdfast.findings.v1.Trend
+	(*TrendDay)(nil),                  // 12: holdfast.findings.v1.TrendDay
+	(Severity)(0),                     // 13: holdfast.findings.v1.Severity
+	(State)(0),                        // 14: holdfast.findings.v1.State
+	(*Finding)(nil),                   // 15: holdfast.findings.v1.Finding
+	(*AnswerCoverage)(nil),            // 16: holdfast.findings.v1.AnswerCoverage
+	(*durationpb.Duration)(nil),       // 17: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 18: google.protobuf.Timestamp
 }
 var file_holdfast_findings_v1_groups_proto_depIdxs = []int32{
-	11, // 0: holdfast.findings.v1.ListGroupFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
-	12, // 1: holdfast.findings.v1.ListGroupFindingsRequest.states:type_name -> holdfast.findings.v1.State
-	13, // 2: holdfast.findings.v1.ListGroupFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
-	3,  // 3: holdfast.findings.v1.ListGroupFindingsResponse.coverage:type_name -> holdfast.findings.v1.GroupCoverage
-	14, // 4: holdfast.findings.v1.GroupCoverage.packages:type_name -> holdfast.findings.v1.Coverage
-	6,  // 5: holdfast.findings.v1.GetSummaryResponse.rows:type_name -> holdfast.findings.v1.SummaryRow
-	8,  // 6: holdfast.findings.v1.GetSummaryResponse.total:type_name -> holdfast.findings.v1.FindingCounts
-	10, // 7: holdfast.findings.v1.GetSummaryResponse.series:type_name -> holdfast.findings.v1.SummaryPoint
-	3,  // 8: holdfast.findings.v1.GetSummaryResponse.coverage:type_name -> holdfast.findings.v1.GroupCoverage
-	0,  // 9: holdfast.findings.v1.SummaryRow.kind:type_name -> holdfast.findings.v1.SummaryRow.Kind
-	8,  // 10: holdfast.findings.v1.SummaryRow.counts:type_name -> holdfast.findings.v1.FindingCounts
-	7,  // 11: holdfast.findings.v1.FindingCounts.now:type_name -> holdfast.findings.v1.SeverityCounts
-	9,  // 12: holdfast.findings.v1.FindingCounts.oldest:type_name -> holdfast.findings.v1.OpenFinding
-	15, // 13: holdfast.findings.v1.FindingCounts.mean_time_to_fix:type_name -> google.protobuf.Duration
-	16, // 14: holdfast.findings.v1.OpenFinding.open_time:type_name -> google.protobuf.Timestamp
-	16, // 15: holdfast.findings.v1.SummaryPoint.time:type_name -> google.protobuf.Timestamp
-	7,  // 16: holdfast.findings.v1.SummaryPoint.counts:type_name -> holdfast.findings.v1.SeverityCounts
-	1,  // 17: holdfast.findings.v1.GroupFindingsService.ListGroupFindings:input_type -> holdfast.findings.v1.ListGroupFindingsRequest
-	4,  // 18: holdfast.findings.v1.GroupFindingsService.GetSummary:input_type -> holdfast.findings.v1.GetSummaryRequest
-	2,  // 19: holdfast.findings.v1.GroupFindingsService.ListGroupFindings:output_type -> holdfast.findings.v1.ListGroupFindingsResponse
-	5,  // 20: holdfast.findings.v1.GroupFindingsService.GetSummary:output_type -> holdfast.findings.v1.GetSummaryResponse
-	19, // [19:21] is the sub-list for method output_type
-	17, // [17:19] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	13, // 0: holdfast.findings.v1.ListGroupFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
+	14, // 1: holdfast.findings.v1.ListGroupFindingsRequest.states:type_name -> holdfast.findings.v1.State
+	15, // 2: holdfast.findings.v1.ListGroupFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
+	16, // 3: holdfast.findings.v1.ListGroupFindingsResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	5,  // 4: holdfast.findings.v1.GetSummaryResponse.rows:type_name -> holdfast.findings.v1.SummaryRow
+	7,  // 5: holdfast.findings.v1.GetSummaryResponse.total:type_name -> holdfast.findings.v1.FindingCounts
+	9,  // 6: holdfast.findings.v1.GetSummaryResponse.series:type_name -> holdfast.findings.v1.SummaryPoint
+	16, // 7: holdfast.findings.v1.GetSummaryResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	0,  // 8: holdfast.findings.v1.SummaryRow.kind:type_name -> holdfast.findings.v1.SummaryRow.Kind
+	7,  // 9: holdfast.findings.v1.SummaryRow.counts:type_name -> holdfast.findings.v1.FindingCounts
+	6,  // 10: holdfast.findings.v1.FindingCounts.now:type_name -> holdfast.findings.v1.SeverityCounts
+	8,  // 11: holdfast.findings.v1.FindingCounts.oldest:type_name -> holdfast.findings.v1.OpenFinding
+	17, // 12: holdfast.findings.v1.FindingCounts.mean_time_to_fix:type_name -> google.protobuf.Duration
+	18, // 13: holdfast.findings.v1.OpenFinding.open_time:type_name -> google.protobuf.Timestamp
+	18, // 14: holdfast.findings.v1.SummaryPoint.time:type_name -> google.protobuf.Timestamp
+	6,  // 15: holdfast.findings.v1.SummaryPoint.counts:type_name -> holdfast.findings.v1.SeverityCounts
+	12, // 16: holdfast.findings.v1.Trend.days:type_name -> holdfast.findings.v1.TrendDay
+	16, // 17: holdfast.findings.v1.Trend.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	18, // 18: holdfast.findings.v1.TrendDay.day:type_name -> google.protobuf.Timestamp
+	18, // 19: holdfast.findings.v1.TrendDay.time:type_name -> google.protobuf.Timestamp
+	6,  // 20: holdfast.findings.v1.TrendDay.open:type_name -> holdfast.findings.v1.SeverityCounts
+	17, // 21: holdfast.findings.v1.TrendDay.mean_age:type_name -> google.protobuf.Duration
+	1,  // 22: holdfast.findings.v1.GroupFindingsService.ListGroupFindings:input_type -> holdfast.findings.v1.ListGroupFindingsRequest
+	3,  // 23: holdfast.findings.v1.GroupFindingsService.GetSummary:input_type -> holdfast.findings.v1.GetSummaryRequest
+	10, // 24: holdfast.findings.v1.GroupFindingsService.GetTrend:input_type -> holdfast.findings.v1.GetTrendRequest
+	2,  // 25: holdfast.findings.v1.GroupFindingsService.ListGroupFindings:output_type -> holdfast.findings.v1.ListGroupFindingsResponse
+	4,  // 26: holdfast.findings.v1.GroupFindingsService.GetSummary:output_type -> holdfast.findings.v1.GetSummaryResponse
+	11, // 27: holdfast.findings.v1.GroupFindingsService.GetTrend:output_type -> holdfast.findings.v1.Trend
+	25, // [25:28] is the sub-list for method output_type
+	22, // [22:25] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_groups_proto_init() }
@@ -1184,14 +1391,14 @@ func file_holdfast_findings_v1_groups_proto_init() {
 	}
 	file_holdfast_findings_v1_findings_proto_init()
 	file_holdfast_findings_v1_groups_proto_msgTypes[1].OneofWrappers = []any{}
-	file_holdfast_findings_v1_groups_proto_msgTypes[4].OneofWrappers = []any{}
+	file_holdfast_findings_v1_groups_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_findings_v1_groups_proto_rawDesc), len(file_holdfast_findings_v1_groups_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

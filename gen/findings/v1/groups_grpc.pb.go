@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	GroupFindingsService_ListGroupFindings_FullMethodName = "/holdfast.findings.v1.GroupFindingsService/ListGroupFindings"
 	GroupFindingsService_GetSummary_FullMethodName        = "/holdfast.findings.v1.GroupFindingsService/GetSummary"
+	GroupFindingsService_GetTrend_FullMethodName          = "/holdfast.findings.v1.GroupFindingsService/GetTrend"
 )
 
 // GroupFindingsServiceClient is the client API for GroupFindingsService service.
@@ -41,6 +42,12 @@ type GroupFindingsServiceClient interface {
 	// days. It counts findings of tags: a vulnerability and a package name count once for
 	// each tag, in whatever version the images of the tag contain the package.
 	GetSummary(ctx context.Context, in *GetSummaryRequest, opts ...grpc.CallOption) (*GetSummaryResponse, error)
+	// GetTrend returns the counts of the findings of a group and everything below it, a
+	// count for each of the last days. The counts include all images and all advisories of
+	// the organization, so the caller must be able to list the advisories of the
+	// organization. They are made every hour, and the last count of each day is kept for
+	// two years.
+	GetTrend(ctx context.Context, in *GetTrendRequest, opts ...grpc.CallOption) (*Trend, error)
 }
 
 type groupFindingsServiceClient struct {
@@ -71,6 +78,16 @@ func (c *groupFindingsServiceClient) GetSummary(ctx context.Context, in *GetSumm
 	return out, nil
 }
 
+func (c *groupFindingsServiceClient) GetTrend(ctx context.Context, in *GetTrendRequest, opts ...grpc.CallOption) (*Trend, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Trend)
+	err := c.cc.Invoke(ctx, GroupFindingsService_GetTrend_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // GroupFindingsServiceServer is the server API for GroupFindingsService service.
 // All implementations must embed UnimplementedGroupFindingsServiceServer
 // for forward compatibility.
@@ -89,6 +106,12 @@ type GroupFindingsServiceServer interface {
 	// days. It counts findings of tags: a vulnerability and a package name count once for
 	// each tag, in whatever version the images of the tag contain the package.
 	GetSummary(context.Context, *GetSummaryRequest) (*GetSummaryResponse, error)
+	// GetTrend returns the counts of the findings of a group and everything below it, a
+	// count for each of the last days. The counts include all images and all advisories of
+	// the organization, so the caller must be able to list the advisories of the
+	// organization. They are made every hour, and the last count of each day is kept for
+	// two years.
+	GetTrend(context.Context, *GetTrendRequest) (*Trend, error)
 	mustEmbedUnimplementedGroupFindingsServiceServer()
 }
 
@@ -104,6 +127,9 @@ func (UnimplementedGroupFindingsServiceServer) ListGroupFindings(context.Context
 }
 func (UnimplementedGroupFindingsServiceServer) GetSummary(context.Context, *GetSummaryRequest) (*GetSummaryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSummary not implemented")
+}
+func (UnimplementedGroupFindingsServiceServer) GetTrend(context.Context, *GetTrendRequest) (*Trend, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetTrend not implemented")
 }
 func (UnimplementedGroupFindingsServiceServer) mustEmbedUnimplementedGroupFindingsServiceServer() {}
 func (UnimplementedGroupFindingsServiceServer) testEmbeddedByValue()                              {}
@@ -162,6 +188,24 @@ func _GroupFindingsService_GetSummary_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _GroupFindingsService_GetTrend_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetTrendRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GroupFindingsServiceServer).GetTrend(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: GroupFindingsService_GetTrend_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GroupFindingsServiceServer).GetTrend(ctx, req.(*GetTrendRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // GroupFindingsService_ServiceDesc is the grpc.ServiceDesc for GroupFindingsService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -176,6 +220,10 @@ var GroupFindingsService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetSummary",
 			Handler:    _GroupFindingsService_GetSummary_Handler,
+		},
+		{
+			MethodName: "GetTrend",
+			Handler:    _GroupFindingsService_GetTrend_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

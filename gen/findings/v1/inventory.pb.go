@@ -243,10 +243,13 @@ type PushInventoryRequest struct {
 	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
 	// The name of the place, such as prod-eu.
 	Place string `protobuf:"bytes,2,opt,name=place,proto3" json:"place,omitempty"`
-	// The entries, 10,000 at most.
+	// The entries, 10,000 at most. At least one, unless empty is set.
 	Entries []*InventoryEntry `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
 	// The time until the inventory is out of date: 7 days unless given, 90 days at most.
 	Ttl *durationpb.Duration `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// Nothing runs at the place. Without it, an inventory without entries is refused,
+	// because the client may have failed to list what runs.
+	Empty bool `protobuf:"varint,5,opt,name=empty,proto3" json:"empty,omitempty"`
 	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -309,6 +312,13 @@ func (x *PushInventoryRequest) GetTtl() *durationpb.Duration {
 		return x.Ttl
 	}
 	return nil
+}
+
+func (x *PushInventoryRequest) GetEmpty() bool {
+	if x != nil {
+		return x.Empty
+	}
+	return false
 }
 
 func (x *PushInventoryRequest) GetValidateOnly() bool {
@@ -825,12 +835,13 @@ const file_holdfast_findings_v1_inventory_proto_rawDesc = "" +
 	"\x05image\x18\x04 \x01(\tR\x05image\x12\x16\n" +
 	"\x06digest\x18\x05 \x01(\tR\x06digest\x12\x1a\n" +
 	"\bplatform\x18\x06 \x01(\tR\bplatform\x12\x16\n" +
-	"\x06copies\x18\a \x01(\x05R\x06copies\"\xec\x01\n" +
+	"\x06copies\x18\a \x01(\x05R\x06copies\"\x82\x02\n" +
 	"\x14PushInventoryRequest\x12&\n" +
 	"\tgroup_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\bgroupUid\x12\x19\n" +
 	"\x05place\x18\x02 \x01(\tB\x03\xe0A\x02R\x05place\x12>\n" +
 	"\aentries\x18\x03 \x03(\v2$.holdfast.findings.v1.InventoryEntryR\aentries\x12+\n" +
-	"\x03ttl\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12$\n" +
+	"\x03ttl\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x14\n" +
+	"\x05empty\x18\x05 \x01(\bR\x05empty\x12$\n" +
 	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\xd9\x01\n" +
 	"\fRunningImage\x12:\n" +
 	"\x05entry\x18\x01 \x01(\v2$.holdfast.findings.v1.InventoryEntryR\x05entry\x12\x1b\n" +

@@ -27,6 +27,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// UnknownSeverity says how a rule treats findings of unknown severity.
+type UnknownSeverity int32
+
+const (
+	// The rule decides by min_severity. Never returned.
+	UnknownSeverity_UNKNOWN_SEVERITY_UNSPECIFIED UnknownSeverity = 0
+	// They pass.
+	UnknownSeverity_UNKNOWN_SEVERITY_ALLOW UnknownSeverity = 1
+	// They are refused like findings of any severity.
+	UnknownSeverity_UNKNOWN_SEVERITY_REFUSE UnknownSeverity = 2
+)
+
+// Enum value maps for UnknownSeverity.
+var (
+	UnknownSeverity_name = map[int32]string{
+		0: "UNKNOWN_SEVERITY_UNSPECIFIED",
+		1: "UNKNOWN_SEVERITY_ALLOW",
+		2: "UNKNOWN_SEVERITY_REFUSE",
+	}
+	UnknownSeverity_value = map[string]int32{
+		"UNKNOWN_SEVERITY_UNSPECIFIED": 0,
+		"UNKNOWN_SEVERITY_ALLOW":       1,
+		"UNKNOWN_SEVERITY_REFUSE":      2,
+	}
+)
+
+func (x UnknownSeverity) Enum() *UnknownSeverity {
+	p := new(UnknownSeverity)
+	*p = x
+	return p
+}
+
+func (x UnknownSeverity) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (UnknownSeverity) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_findings_v1_rules_proto_enumTypes[0].Descriptor()
+}
+
+func (UnknownSeverity) Type() protoreflect.EnumType {
+	return &file_holdfast_findings_v1_rules_proto_enumTypes[0]
+}
+
+func (x UnknownSeverity) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use UnknownSeverity.Descriptor instead.
+func (UnknownSeverity) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_rules_proto_rawDescGZIP(), []int{0}
+}
+
 // RuleMode says whether a rule refuses pulls.
 type RuleMode int32
 
@@ -64,11 +117,11 @@ func (x RuleMode) String() string {
 }
 
 func (RuleMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_holdfast_findings_v1_rules_proto_enumTypes[0].Descriptor()
+	return file_holdfast_findings_v1_rules_proto_enumTypes[1].Descriptor()
 }
 
 func (RuleMode) Type() protoreflect.EnumType {
-	return &file_holdfast_findings_v1_rules_proto_enumTypes[0]
+	return &file_holdfast_findings_v1_rules_proto_enumTypes[1]
 }
 
 func (x RuleMode) Number() protoreflect.EnumNumber {
@@ -77,7 +130,7 @@ func (x RuleMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RuleMode.Descriptor instead.
 func (RuleMode) EnumDescriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_rules_proto_rawDescGZIP(), []int{0}
+	return file_holdfast_findings_v1_rules_proto_rawDescGZIP(), []int{1}
 }
 
 // Rule refuses pulls of images with findings to which no exception applies, or of
@@ -110,14 +163,20 @@ type Rule struct {
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it last changed.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// Only findings that are known to be exploited, by a catalog in the group of the rule
-	// or in a group between it and the repo.
+	// Only findings that are known to be exploited, by a catalog in any group on the path
+	// from the organization to the repo.
 	Kev bool `protobuf:"varint,12,opt,name=kev,proto3" json:"kev,omitempty"`
 	// Refuse images that no signer has signed, and ignore findings. The signers come from
 	// the nearest group that has any: the group of the rule or one above it.
-	Unsigned      bool `protobuf:"varint,13,opt,name=unsigned,proto3" json:"unsigned,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Unsigned bool `protobuf:"varint,13,opt,name=unsigned,proto3" json:"unsigned,omitempty"`
+	// Whether findings of unknown severity pass. Unless given, they pass if min_severity
+	// is set, and otherwise not. Responses contain the effective value.
+	UnknownSeverity UnknownSeverity `protobuf:"varint,14,opt,name=unknown_severity,json=unknownSeverity,proto3,enum=holdfast.findings.v1.UnknownSeverity" json:"unknown_severity,omitempty"`
+	// Why the rule cannot refuse anything at present, for example because no advisories
+	// are stored in a group on the path to its target. Empty if it can.
+	IneffectiveReason string `protobuf:"bytes,15,opt,name=ineffective_reason,json=ineffectiveReason,proto3" json:"ineffective_reason,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Rule) Reset() {
@@ -239,6 +298,20 @@ func (x *Rule) GetUnsigned() bool {
 		return x.Unsigned
 	}
 	return false
+}
+
+func (x *Rule) GetUnknownSeverity() UnknownSeverity {
+	if x != nil {
+		return x.UnknownSeverity
+	}
+	return UnknownSeverity_UNKNOWN_SEVERITY_UNSPECIFIED
+}
+
+func (x *Rule) GetIneffectiveReason() string {
+	if x != nil {
+		return x.IneffectiveReason
+	}
+	return ""
 }
 
 // CreateRuleRequest describes the rule to create.
@@ -727,8 +800,15 @@ type CheckRuleResponse struct {
 	ImageCount int64 `protobuf:"varint,6,opt,name=image_count,json=imageCount,proto3" json:"image_count,omitempty"`
 	// The number of different identities. All anonymous pulls count as one identity.
 	IdentityCount int64 `protobuf:"varint,7,opt,name=identity_count,json=identityCount,proto3" json:"identity_count,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Why the rule cannot refuse anything at present; empty if it can.
+	IneffectiveReason string `protobuf:"bytes,8,opt,name=ineffective_reason,json=ineffectiveReason,proto3" json:"ineffective_reason,omitempty"`
+	// How the rule treats findings of unknown severity.
+	UnknownSeverity UnknownSeverity `protobuf:"varint,9,opt,name=unknown_severity,json=unknownSeverity,proto3,enum=holdfast.findings.v1.UnknownSeverity" json:"unknown_severity,omitempty"`
+	// The number of different images with a finding that passes only because its severity
+	// is unknown.
+	UnknownSeverityImageCount int64 `protobuf:"varint,10,opt,name=unknown_severity_image_count,json=unknownSeverityImageCount,proto3" json:"unknown_severity_image_count,omitempty"`
+	unknownFields             protoimpl.UnknownFields
+	sizeCache                 protoimpl.SizeCache
 }
 
 func (x *CheckRuleResponse) Reset() {
@@ -806,6 +886,27 @@ func (x *CheckRuleResponse) GetImageCount() int64 {
 func (x *CheckRuleResponse) GetIdentityCount() int64 {
 	if x != nil {
 		return x.IdentityCount
+	}
+	return 0
+}
+
+func (x *CheckRuleResponse) GetIneffectiveReason() string {
+	if x != nil {
+		return x.IneffectiveReason
+	}
+	return ""
+}
+
+func (x *CheckRuleResponse) GetUnknownSeverity() UnknownSeverity {
+	if x != nil {
+		return x.UnknownSeverity
+	}
+	return UnknownSeverity_UNKNOWN_SEVERITY_UNSPECIFIED
+}
+
+func (x *CheckRuleResponse) GetUnknownSeverityImageCount() int64 {
+	if x != nil {
+		return x.UnknownSeverityImageCount
 	}
 	return 0
 }
@@ -915,7 +1016,7 @@ var File_holdfast_findings_v1_rules_proto protoreflect.FileDescriptor
 
 const file_holdfast_findings_v1_rules_proto_rawDesc = "" +
 	"\n" +
-	" holdfast/findings/v1/rules.proto\x12\x14holdfast.findings.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\x1a#holdfast/findings/v1/findings.proto\"\x8e\x04\n" +
+	" holdfast/findings/v1/rules.proto\x12\x14holdfast.findings.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\x1a#holdfast/findings/v1/findings.proto\"\x94\x05\n" +
 	"\x04Rule\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x1d\n" +
 	"\n" +
@@ -935,7 +1036,9 @@ const file_holdfast_findings_v1_rules_proto_rawDesc = "" +
 	"\vupdate_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
 	"updateTime\x12\x10\n" +
 	"\x03kev\x18\f \x01(\bR\x03kev\x12\x1a\n" +
-	"\bunsigned\x18\r \x01(\bR\bunsigned\"\x91\x01\n" +
+	"\bunsigned\x18\r \x01(\bR\bunsigned\x12P\n" +
+	"\x10unknown_severity\x18\x0e \x01(\x0e2%.holdfast.findings.v1.UnknownSeverityR\x0funknownSeverity\x122\n" +
+	"\x12ineffective_reason\x18\x0f \x01(\tB\x03\xe0A\x03R\x11ineffectiveReason\"\x91\x01\n" +
 	"\x11CreateRuleRequest\x12!\n" +
 	"\x06parent\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x06parent\x123\n" +
 	"\x04rule\x18\x02 \x01(\v2\x1a.holdfast.findings.v1.RuleB\x03\xe0A\x02R\x04rule\x12$\n" +
@@ -970,7 +1073,7 @@ const file_holdfast_findings_v1_rules_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\x04 \x01(\tR\aorderBy\x12\x12\n" +
-	"\x04skip\x18\x05 \x01(\x05R\x04skip\"\xab\x02\n" +
+	"\x04skip\x18\x05 \x01(\x05R\x04skip\"\xed\x03\n" +
 	"\x11CheckRuleResponse\x127\n" +
 	"\x05pulls\x18\x01 \x03(\v2!.holdfast.findings.v1.RefusedPullR\x05pulls\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
@@ -981,7 +1084,11 @@ const file_holdfast_findings_v1_rules_proto_rawDesc = "" +
 	"pull_count\x18\x05 \x01(\x03R\tpullCount\x12\x1f\n" +
 	"\vimage_count\x18\x06 \x01(\x03R\n" +
 	"imageCount\x12%\n" +
-	"\x0eidentity_count\x18\a \x01(\x03R\ridentityCountB\x0e\n" +
+	"\x0eidentity_count\x18\a \x01(\x03R\ridentityCount\x12-\n" +
+	"\x12ineffective_reason\x18\b \x01(\tR\x11ineffectiveReason\x12P\n" +
+	"\x10unknown_severity\x18\t \x01(\x0e2%.holdfast.findings.v1.UnknownSeverityR\x0funknownSeverity\x12?\n" +
+	"\x1cunknown_severity_image_count\x18\n" +
+	" \x01(\x03R\x19unknownSeverityImageCountB\x0e\n" +
 	"\f_total_count\"\xde\x01\n" +
 	"\vRefusedPull\x12\x19\n" +
 	"\brepo_uid\x18\x01 \x01(\tR\arepoUid\x12\x12\n" +
@@ -990,7 +1097,11 @@ const file_holdfast_findings_v1_rules_proto_rawDesc = "" +
 	"\fidentity_uid\x18\x04 \x01(\tR\videntityUid\x12\x14\n" +
 	"\x05count\x18\x05 \x01(\x03R\x05count\x127\n" +
 	"\tlast_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason*S\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason*l\n" +
+	"\x0fUnknownSeverity\x12 \n" +
+	"\x1cUNKNOWN_SEVERITY_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16UNKNOWN_SEVERITY_ALLOW\x10\x01\x12\x1b\n" +
+	"\x17UNKNOWN_SEVERITY_REFUSE\x10\x02*S\n" +
 	"\bRuleMode\x12\x19\n" +
 	"\x15RULE_MODE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11RULE_MODE_DRY_RUN\x10\x01\x12\x15\n" +
@@ -1027,55 +1138,58 @@ func file_holdfast_findings_v1_rules_proto_rawDescGZIP() []byte {
 	return file_holdfast_findings_v1_rules_proto_rawDescData
 }
 
-var file_holdfast_findings_v1_rules_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_holdfast_findings_v1_rules_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_holdfast_findings_v1_rules_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_holdfast_findings_v1_rules_proto_goTypes = []any{
-	(RuleMode)(0),                 // 0: holdfast.findings.v1.RuleMode
-	(*Rule)(nil),                  // 1: holdfast.findings.v1.Rule
-	(*CreateRuleRequest)(nil),     // 2: holdfast.findings.v1.CreateRuleRequest
-	(*GetRuleRequest)(nil),        // 3: holdfast.findings.v1.GetRuleRequest
-	(*ListRulesRequest)(nil),      // 4: holdfast.findings.v1.ListRulesRequest
-	(*ListRulesResponse)(nil),     // 5: holdfast.findings.v1.ListRulesResponse
-	(*UpdateRuleRequest)(nil),     // 6: holdfast.findings.v1.UpdateRuleRequest
-	(*DeleteRuleRequest)(nil),     // 7: holdfast.findings.v1.DeleteRuleRequest
-	(*CheckRuleRequest)(nil),      // 8: holdfast.findings.v1.CheckRuleRequest
-	(*CheckRuleResponse)(nil),     // 9: holdfast.findings.v1.CheckRuleResponse
-	(*RefusedPull)(nil),           // 10: holdfast.findings.v1.RefusedPull
-	(Severity)(0),                 // 11: holdfast.findings.v1.Severity
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
-	(*common.UIDPFilter)(nil),     // 13: holdfast.common.UIDPFilter
-	(*fieldmaskpb.FieldMask)(nil), // 14: google.protobuf.FieldMask
-	(*emptypb.Empty)(nil),         // 15: google.protobuf.Empty
+	(UnknownSeverity)(0),          // 0: holdfast.findings.v1.UnknownSeverity
+	(RuleMode)(0),                 // 1: holdfast.findings.v1.RuleMode
+	(*Rule)(nil),                  // 2: holdfast.findings.v1.Rule
+	(*CreateRuleRequest)(nil),     // 3: holdfast.findings.v1.CreateRuleRequest
+	(*GetRuleRequest)(nil),        // 4: holdfast.findings.v1.GetRuleRequest
+	(*ListRulesRequest)(nil),      // 5: holdfast.findings.v1.ListRulesRequest
+	(*ListRulesResponse)(nil),     // 6: holdfast.findings.v1.ListRulesResponse
+	(*UpdateRuleRequest)(nil),     // 7: holdfast.findings.v1.UpdateRuleRequest
+	(*DeleteRuleRequest)(nil),     // 8: holdfast.findings.v1.DeleteRuleRequest
+	(*CheckRuleRequest)(nil),      // 9: holdfast.findings.v1.CheckRuleRequest
+	(*CheckRuleResponse)(nil),     // 10: holdfast.findings.v1.CheckRuleResponse
+	(*RefusedPull)(nil),           // 11: holdfast.findings.v1.RefusedPull
+	(Severity)(0),                 // 12: holdfast.findings.v1.Severity
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*common.UIDPFilter)(nil),     // 14: holdfast.common.UIDPFilter
+	(*fieldmaskpb.FieldMask)(nil), // 15: google.protobuf.FieldMask
+	(*emptypb.Empty)(nil),         // 16: google.protobuf.Empty
 }
 var file_holdfast_findings_v1_rules_proto_depIdxs = []int32{
-	11, // 0: holdfast.findings.v1.Rule.min_severity:type_name -> holdfast.findings.v1.Severity
-	0,  // 1: holdfast.findings.v1.Rule.mode:type_name -> holdfast.findings.v1.RuleMode
-	12, // 2: holdfast.findings.v1.Rule.create_time:type_name -> google.protobuf.Timestamp
-	12, // 3: holdfast.findings.v1.Rule.update_time:type_name -> google.protobuf.Timestamp
-	1,  // 4: holdfast.findings.v1.CreateRuleRequest.rule:type_name -> holdfast.findings.v1.Rule
-	13, // 5: holdfast.findings.v1.ListRulesRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	1,  // 6: holdfast.findings.v1.ListRulesResponse.rules:type_name -> holdfast.findings.v1.Rule
-	1,  // 7: holdfast.findings.v1.UpdateRuleRequest.rule:type_name -> holdfast.findings.v1.Rule
-	14, // 8: holdfast.findings.v1.UpdateRuleRequest.update_mask:type_name -> google.protobuf.FieldMask
-	10, // 9: holdfast.findings.v1.CheckRuleResponse.pulls:type_name -> holdfast.findings.v1.RefusedPull
-	12, // 10: holdfast.findings.v1.RefusedPull.last_time:type_name -> google.protobuf.Timestamp
-	2,  // 11: holdfast.findings.v1.RulesService.CreateRule:input_type -> holdfast.findings.v1.CreateRuleRequest
-	3,  // 12: holdfast.findings.v1.RulesService.GetRule:input_type -> holdfast.findings.v1.GetRuleRequest
-	4,  // 13: holdfast.findings.v1.RulesService.ListRules:input_type -> holdfast.findings.v1.ListRulesRequest
-	6,  // 14: holdfast.findings.v1.RulesService.UpdateRule:input_type -> holdfast.findings.v1.UpdateRuleRequest
-	7,  // 15: holdfast.findings.v1.RulesService.DeleteRule:input_type -> holdfast.findings.v1.DeleteRuleRequest
-	8,  // 16: holdfast.findings.v1.RulesService.CheckRule:input_type -> holdfast.findings.v1.CheckRuleRequest
-	1,  // 17: holdfast.findings.v1.RulesService.CreateRule:output_type -> holdfast.findings.v1.Rule
-	1,  // 18: holdfast.findings.v1.RulesService.GetRule:output_type -> holdfast.findings.v1.Rule
-	5,  // 19: holdfast.findings.v1.RulesService.ListRules:output_type -> holdfast.findings.v1.ListRulesResponse
-	1,  // 20: holdfast.findings.v1.RulesService.UpdateRule:output_type -> holdfast.findings.v1.Rule
-	15, // 21: holdfast.findings.v1.RulesService.DeleteRule:output_type -> google.protobuf.Empty
-	9,  // 22: holdfast.findings.v1.RulesService.CheckRule:output_type -> holdfast.findings.v1.CheckRuleResponse
-	17, // [17:23] is the sub-list for method output_type
-	11, // [11:17] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	12, // 0: holdfast.findings.v1.Rule.min_severity:type_name -> holdfast.findings.v1.Severity
+	1,  // 1: holdfast.findings.v1.Rule.mode:type_name -> holdfast.findings.v1.RuleMode
+	13, // 2: holdfast.findings.v1.Rule.create_time:type_name -> google.protobuf.Timestamp
+	13, // 3: holdfast.findings.v1.Rule.update_time:type_name -> google.protobuf.Timestamp
+	0,  // 4: holdfast.findings.v1.Rule.unknown_severity:type_name -> holdfast.findings.v1.UnknownSeverity
+	2,  // 5: holdfast.findings.v1.CreateRuleRequest.rule:type_name -> holdfast.findings.v1.Rule
+	14, // 6: holdfast.findings.v1.ListRulesRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	2,  // 7: holdfast.findings.v1.ListRulesResponse.rules:type_name -> holdfast.findings.v1.Rule
+	2,  // 8: holdfast.findings.v1.UpdateRuleRequest.rule:type_name -> holdfast.findings.v1.Rule
+	15, // 9: holdfast.findings.v1.UpdateRuleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	11, // 10: holdfast.findings.v1.CheckRuleResponse.pulls:type_name -> holdfast.findings.v1.RefusedPull
+	0,  // 11: holdfast.findings.v1.CheckRuleResponse.unknown_severity:type_name -> holdfast.findings.v1.UnknownSeverity
+	13, // 12: holdfast.findings.v1.RefusedPull.last_time:type_name -> google.protobuf.Timestamp
+	3,  // 13: holdfast.findings.v1.RulesService.CreateRule:input_type -> holdfast.findings.v1.CreateRuleRequest
+	4,  // 14: holdfast.findings.v1.RulesService.GetRule:input_type -> holdfast.findings.v1.GetRuleRequest
+	5,  // 15: holdfast.findings.v1.RulesService.ListRules:input_type -> holdfast.findings.v1.ListRulesRequest
+	7,  // 16: holdfast.findings.v1.RulesService.UpdateRule:input_type -> holdfast.findings.v1.UpdateRuleRequest
+	8,  // 17: holdfast.findings.v1.RulesService.DeleteRule:input_type -> holdfast.findings.v1.DeleteRuleRequest
+	9,  // 18: holdfast.findings.v1.RulesService.CheckRule:input_type -> holdfast.findings.v1.CheckRuleRequest
+	2,  // 19: holdfast.findings.v1.RulesService.CreateRule:output_type -> holdfast.findings.v1.Rule
+	2,  // 20: holdfast.findings.v1.RulesService.GetRule:output_type -> holdfast.findings.v1.Rule
+	6,  // 21: holdfast.findings.v1.RulesService.ListRules:output_type -> holdfast.findings.v1.ListRulesResponse
+	2,  // 22: holdfast.findings.v1.RulesService.UpdateRule:output_type -> holdfast.findings.v1.Rule
+	16, // 23: holdfast.findings.v1.RulesService.DeleteRule:output_type -> google.protobuf.Empty
+	10, // 24: holdfast.findings.v1.RulesService.CheckRule:output_type -> holdfast.findings.v1.CheckRuleResponse
+	19, // [19:25] is the sub-list for method output_type
+	13, // [13:19] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_rules_proto_init() }
@@ -1091,7 +1205,7 @@ func file_holdfast_findings_v1_rules_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_findings_v1_rules_proto_rawDesc), len(file_holdfast_findings_v1_rules_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -9,6 +9,7 @@ package ocipb
 import (
 	_ "github.com/holdfast-dev/holdfast/gen/annotations"
 	common "github.com/holdfast-dev/holdfast/gen/common"
+	v1 "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -496,7 +497,10 @@ type Variant struct {
 	Config *ImageConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
 	// The steps of its build, according to its own history: its layers, the lowest first,
 	// and the changes of its configuration in between. At most 500.
-	Steps         []*Step `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"`
+	Steps []*Step `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"`
+	// What is known about its packages. Absent if the caller may not list the packages of
+	// the image.
+	Inspection    *v1.Inspection `protobuf:"bytes,9,opt,name=inspection,proto3" json:"inspection,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -583,6 +587,13 @@ func (x *Variant) GetConfig() *ImageConfig {
 func (x *Variant) GetSteps() []*Step {
 	if x != nil {
 		return x.Steps
+	}
+	return nil
+}
+
+func (x *Variant) GetInspection() *v1.Inspection {
+	if x != nil {
+		return x.Inspection
 	}
 	return nil
 }
@@ -1485,6 +1496,7 @@ type Pull struct {
 	IdentityUid string `protobuf:"bytes,6,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
 	// The address of the client. If the record combines pulls from several addresses of
 	// one network, the network, such as 192.0.2.0/24; if from several networks, empty.
+	// Also empty if the caller may not see the identity.
 	RemoteAddress string `protobuf:"bytes,7,opt,name=remote_address,json=remoteAddress,proto3" json:"remote_address,omitempty"`
 	// The program, from its User-Agent header; empty if the record combines pulls by
 	// several programs.
@@ -1493,7 +1505,7 @@ type Pull struct {
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// The path of the repo: the names of the groups above it, and its own.
 	Repo string `protobuf:"bytes,10,opt,name=repo,proto3" json:"repo,omitempty"`
-	// The name of the identity; empty if it was deleted.
+	// The name of the identity; empty if it was deleted, or if the caller may not see it.
 	Identity string `protobuf:"bytes,11,opt,name=identity,proto3" json:"identity,omitempty"`
 	// The number of pulls in the record: 1, or more for similar pulls by identities
 	// without a role on the repo, or for many similar pulls within a second. The sum over
@@ -1998,7 +2010,7 @@ var File_holdfast_oci_v1_oci_proto protoreflect.FileDescriptor
 
 const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\n" +
-	"\x19holdfast/oci/v1/oci.proto\x12\x0fholdfast.oci.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\x83\x03\n" +
+	"\x19holdfast/oci/v1/oci.proto\x12\x0fholdfast.oci.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\x1a#holdfast/findings/v1/findings.proto\"\x83\x03\n" +
 	"\bSettings\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x16\n" +
 	"\x06public\x18\x02 \x01(\bR\x06public\x12$\n" +
@@ -2035,7 +2047,7 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\tpush_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\bpushTime\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfe\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc0\x02\n" +
 	"\aVariant\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x0e\n" +
 	"\x02os\x18\x02 \x01(\tR\x02os\x12\"\n" +
@@ -2044,7 +2056,10 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\x04size\x18\x05 \x01(\x03R\x04size\x12\x16\n" +
 	"\x06layers\x18\x06 \x01(\x05R\x06layers\x124\n" +
 	"\x06config\x18\a \x01(\v2\x1c.holdfast.oci.v1.ImageConfigR\x06config\x12+\n" +
-	"\x05steps\x18\b \x03(\v2\x15.holdfast.oci.v1.StepR\x05steps\"\xa8\x01\n" +
+	"\x05steps\x18\b \x03(\v2\x15.holdfast.oci.v1.StepR\x05steps\x12@\n" +
+	"\n" +
+	"inspection\x18\t \x01(\v2 .holdfast.findings.v1.InspectionR\n" +
+	"inspection\"\xa8\x01\n" +
 	"\x04Step\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x1d\n" +
 	"\n" +
@@ -2244,8 +2259,9 @@ var file_holdfast_oci_v1_oci_proto_goTypes = []any{
 	nil,                             // 27: holdfast.oci.v1.Referrer.AnnotationsEntry
 	(*timestamppb.Timestamp)(nil),   // 28: google.protobuf.Timestamp
 	(*fieldmaskpb.FieldMask)(nil),   // 29: google.protobuf.FieldMask
-	(*common.UIDPFilter)(nil),       // 30: holdfast.common.UIDPFilter
-	(*emptypb.Empty)(nil),           // 31: google.protobuf.Empty
+	(*v1.Inspection)(nil),           // 30: holdfast.findings.v1.Inspection
+	(*common.UIDPFilter)(nil),       // 31: holdfast.common.UIDPFilter
+	(*emptypb.Empty)(nil),           // 32: google.protobuf.Empty
 }
 var file_holdfast_oci_v1_oci_proto_depIdxs = []int32{
 	28, // 0: holdfast.oci.v1.Settings.update_time:type_name -> google.protobuf.Timestamp
@@ -2256,45 +2272,46 @@ var file_holdfast_oci_v1_oci_proto_depIdxs = []int32{
 	28, // 5: holdfast.oci.v1.Image.push_time:type_name -> google.protobuf.Timestamp
 	8,  // 6: holdfast.oci.v1.Variant.config:type_name -> holdfast.oci.v1.ImageConfig
 	7,  // 7: holdfast.oci.v1.Variant.steps:type_name -> holdfast.oci.v1.Step
-	28, // 8: holdfast.oci.v1.Step.create_time:type_name -> google.protobuf.Timestamp
-	28, // 9: holdfast.oci.v1.ImageConfig.create_time:type_name -> google.protobuf.Timestamp
-	26, // 10: holdfast.oci.v1.ImageConfig.labels:type_name -> holdfast.oci.v1.ImageConfig.LabelsEntry
-	28, // 11: holdfast.oci.v1.ImageSummary.last_pull_time:type_name -> google.protobuf.Timestamp
-	11, // 12: holdfast.oci.v1.SummarizeImagesResponse.summaries:type_name -> holdfast.oci.v1.ImageSummary
-	27, // 13: holdfast.oci.v1.Referrer.annotations:type_name -> holdfast.oci.v1.Referrer.AnnotationsEntry
-	14, // 14: holdfast.oci.v1.Referrers.referrers:type_name -> holdfast.oci.v1.Referrer
-	28, // 15: holdfast.oci.v1.TagChange.time:type_name -> google.protobuf.Timestamp
-	16, // 16: holdfast.oci.v1.ListTagHistoryResponse.changes:type_name -> holdfast.oci.v1.TagChange
-	0,  // 17: holdfast.oci.v1.Pull.direction:type_name -> holdfast.oci.v1.Direction
-	28, // 18: holdfast.oci.v1.Pull.create_time:type_name -> google.protobuf.Timestamp
-	30, // 19: holdfast.oci.v1.ListPullsRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	0,  // 20: holdfast.oci.v1.ListPullsRequest.direction:type_name -> holdfast.oci.v1.Direction
-	19, // 21: holdfast.oci.v1.ListPullsResponse.pulls:type_name -> holdfast.oci.v1.Pull
-	28, // 22: holdfast.oci.v1.RefusedAccess.first_time:type_name -> google.protobuf.Timestamp
-	28, // 23: holdfast.oci.v1.RefusedAccess.last_time:type_name -> google.protobuf.Timestamp
-	2,  // 24: holdfast.oci.v1.OCIService.GetSettings:input_type -> holdfast.oci.v1.GetSettingsRequest
-	3,  // 25: holdfast.oci.v1.OCIService.UpdateSettings:input_type -> holdfast.oci.v1.UpdateSettingsRequest
-	4,  // 26: holdfast.oci.v1.OCIService.DeleteSettings:input_type -> holdfast.oci.v1.DeleteSettingsRequest
-	9,  // 27: holdfast.oci.v1.OCIService.GetImage:input_type -> holdfast.oci.v1.GetImageRequest
-	13, // 28: holdfast.oci.v1.OCIService.GetReferrers:input_type -> holdfast.oci.v1.GetReferrersRequest
-	10, // 29: holdfast.oci.v1.OCIService.SummarizeImages:input_type -> holdfast.oci.v1.SummarizeImagesRequest
-	17, // 30: holdfast.oci.v1.OCIService.ListTagHistory:input_type -> holdfast.oci.v1.ListTagHistoryRequest
-	20, // 31: holdfast.oci.v1.OCIService.ListPulls:input_type -> holdfast.oci.v1.ListPullsRequest
-	22, // 32: holdfast.oci.v1.OCIService.GetRegistry:input_type -> holdfast.oci.v1.GetRegistryRequest
-	1,  // 33: holdfast.oci.v1.OCIService.GetSettings:output_type -> holdfast.oci.v1.Settings
-	1,  // 34: holdfast.oci.v1.OCIService.UpdateSettings:output_type -> holdfast.oci.v1.Settings
-	31, // 35: holdfast.oci.v1.OCIService.DeleteSettings:output_type -> google.protobuf.Empty
-	5,  // 36: holdfast.oci.v1.OCIService.GetImage:output_type -> holdfast.oci.v1.Image
-	15, // 37: holdfast.oci.v1.OCIService.GetReferrers:output_type -> holdfast.oci.v1.Referrers
-	12, // 38: holdfast.oci.v1.OCIService.SummarizeImages:output_type -> holdfast.oci.v1.SummarizeImagesResponse
-	18, // 39: holdfast.oci.v1.OCIService.ListTagHistory:output_type -> holdfast.oci.v1.ListTagHistoryResponse
-	21, // 40: holdfast.oci.v1.OCIService.ListPulls:output_type -> holdfast.oci.v1.ListPullsResponse
-	23, // 41: holdfast.oci.v1.OCIService.GetRegistry:output_type -> holdfast.oci.v1.Registry
-	33, // [33:42] is the sub-list for method output_type
-	24, // [24:33] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	30, // 8: holdfast.oci.v1.Variant.inspection:type_name -> holdfast.findings.v1.Inspection
+	28, // 9: holdfast.oci.v1.Step.create_time:type_name -> google.protobuf.Timestamp
+	28, // 10: holdfast.oci.v1.ImageConfig.create_time:type_name -> google.protobuf.Timestamp
+	26, // 11: holdfast.oci.v1.ImageConfig.labels:type_name -> holdfast.oci.v1.ImageConfig.LabelsEntry
+	28, // 12: holdfast.oci.v1.ImageSummary.last_pull_time:type_name -> google.protobuf.Timestamp
+	11, // 13: holdfast.oci.v1.SummarizeImagesResponse.summaries:type_name -> holdfast.oci.v1.ImageSummary
+	27, // 14: holdfast.oci.v1.Referrer.annotations:type_name -> holdfast.oci.v1.Referrer.AnnotationsEntry
+	14, // 15: holdfast.oci.v1.Referrers.referrers:type_name -> holdfast.oci.v1.Referrer
+	28, // 16: holdfast.oci.v1.TagChange.time:type_name -> google.protobuf.Timestamp
+	16, // 17: holdfast.oci.v1.ListTagHistoryResponse.changes:type_name -> holdfast.oci.v1.TagChange
+	0,  // 18: holdfast.oci.v1.Pull.direction:type_name -> holdfast.oci.v1.Direction
+	28, // 19: holdfast.oci.v1.Pull.create_time:type_name -> google.protobuf.Timestamp
+	31, // 20: holdfast.oci.v1.ListPullsRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	0,  // 21: holdfast.oci.v1.ListPullsRequest.direction:type_name -> holdfast.oci.v1.Direction
+	19, // 22: holdfast.oci.v1.ListPullsResponse.pulls:type_name -> holdfast.oci.v1.Pull
+	28, // 23: holdfast.oci.v1.RefusedAccess.first_time:type_name -> google.protobuf.Timestamp
+	28, // 24: holdfast.oci.v1.RefusedAccess.last_time:type_name -> google.protobuf.Timestamp
+	2,  // 25: holdfast.oci.v1.OCIService.GetSettings:input_type -> holdfast.oci.v1.GetSettingsRequest
+	3,  // 26: holdfast.oci.v1.OCIService.UpdateSettings:input_type -> holdfast.oci.v1.UpdateSettingsRequest
+	4,  // 27: holdfast.oci.v1.OCIService.DeleteSettings:input_type -> holdfast.oci.v1.DeleteSettingsRequest
+	9,  // 28: holdfast.oci.v1.OCIService.GetImage:input_type -> holdfast.oci.v1.GetImageRequest
+	13, // 29: holdfast.oci.v1.OCIService.GetReferrers:input_type -> holdfast.oci.v1.GetReferrersRequest
+	10, // 30: holdfast.oci.v1.OCIService.SummarizeImages:input_type -> holdfast.oci.v1.SummarizeImagesRequest
+	17, // 31: holdfast.oci.v1.OCIService.ListTagHistory:input_type -> holdfast.oci.v1.ListTagHistoryRequest
+	20, // 32: holdfast.oci.v1.OCIService.ListPulls:input_type -> holdfast.oci.v1.ListPullsRequest
+	22, // 33: holdfast.oci.v1.OCIService.GetRegistry:input_type -> holdfast.oci.v1.GetRegistryRequest
+	1,  // 34: holdfast.oci.v1.OCIService.GetSettings:output_type -> holdfast.oci.v1.Settings
+	1,  // 35: holdfast.oci.v1.OCIService.UpdateSettings:output_type -> holdfast.oci.v1.Settings
+	32, // 36: holdfast.oci.v1.OCIService.DeleteSettings:output_type -> google.protobuf.Empty
+	5,  // 37: holdfast.oci.v1.OCIService.GetImage:output_type -> holdfast.oci.v1.Image
+	15, // 38: holdfast.oci.v1.OCIService.GetReferrers:output_type -> holdfast.oci.v1.Referrers
+	12, // 39: holdfast.oci.v1.OCIService.SummarizeImages:output_type -> holdfast.oci.v1.SummarizeImagesResponse
+	18, // 40: holdfast.oci.v1.OCIService.ListTagHistory:output_type -> holdfast.oci.v1.ListTagHistoryResponse
+	21, // 41: holdfast.oci.v1.OCIService.ListPulls:output_type -> holdfast.oci.v1.ListPullsResponse
+	23, // 42: holdfast.oci.v1.OCIService.GetRegistry:output_type -> holdfast.oci.v1.Registry
+	34, // [34:43] is the sub-list for method output_type
+	25, // [25:34] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_oci_v1_oci_proto_init() }

@@ -342,7 +342,7 @@ type GoingImage struct {
 	// The uid of the identity that made that pull. Empty for an anonymous pull, and for
 	// callers without identity.list.
 	PullerUid string `protobuf:"bytes,8,opt,name=puller_uid,json=pullerUid,proto3" json:"puller_uid,omitempty"`
-	// The name of that identity, if it still exists.
+	// The name of that identity, if it still exists and the caller may see it.
 	Puller        string `protobuf:"bytes,9,opt,name=puller,proto3" json:"puller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -338,9 +338,15 @@ type Advisory struct {
 	// Pages about the vulnerability.
 	References []*Reference `protobuf:"bytes,1003,rep,name=references,proto3" json:"references,omitempty"`
 	// The source of the advisory.
-	Source        *AdvisorySource `protobuf:"bytes,1004,opt,name=source,proto3" json:"source,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Source *AdvisorySource `protobuf:"bytes,1004,opt,name=source,proto3" json:"source,omitempty"`
+	// The vulnerabilities that the advisory of a distribution fixes. They may have nothing
+	// in common. The aliases are other names of the same vulnerability.
+	Fixes []string `protobuf:"bytes,1005,rep,name=fixes,proto3" json:"fixes,omitempty"`
+	// The severity in the words of the vendor, such as Important. It is empty if the
+	// vendor rates only packages, or nothing.
+	VendorSeverity string `protobuf:"bytes,1006,opt,name=vendor_severity,json=vendorSeverity,proto3" json:"vendor_severity,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Advisory) Reset() {
@@ -520,6 +526,20 @@ func (x *Advisory) GetSource() *AdvisorySource {
 	return nil
 }
 
+func (x *Advisory) GetFixes() []string {
+	if x != nil {
+		return x.Fixes
+	}
+	return nil
+}
+
+func (x *Advisory) GetVendorSeverity() string {
+	if x != nil {
+		return x.VendorSeverity
+	}
+	return ""
+}
+
 // AdvisorySource is the source of an advisory.
 type AdvisorySource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -610,9 +630,11 @@ type Affected struct {
 	// Single versions.
 	Versions []string `protobuf:"bytes,5,rep,name=versions,proto3" json:"versions,omitempty"`
 	// The severities for this package, if they differ.
-	Severities    []*Severity `protobuf:"bytes,6,rep,name=severities,proto3" json:"severities,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Severities []*Severity `protobuf:"bytes,6,rep,name=severities,proto3" json:"severities,omitempty"`
+	// The severity of this package in the words of the vendor, if it differs.
+	VendorSeverity string `protobuf:"bytes,7,opt,name=vendor_severity,json=vendorSeverity,proto3" json:"vendor_severity,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Affected) Reset() {
@@ -685,6 +707,13 @@ func (x *Affected) GetSeverities() []*Severity {
 		return x.Severities
 	}
 	return nil
+}
+
+func (x *Affected) GetVendorSeverity() string {
+	if x != nil {
+		return x.VendorSeverity
+	}
+	return ""
 }
 
 // AffectedRange is a range of versions, described by the versions where a vulnerability
@@ -2304,7 +2333,7 @@ var File_holdfast_vulnerabilities_v2beta1_advisories_proto protoreflect.FileDesc
 
 const file_holdfast_vulnerabilities_v2beta1_advisories_proto_rawDesc = "" +
 	"\n" +
-	"1holdfast/vulnerabilities/v2beta1/advisories.proto\x12 holdfast.vulnerabilities.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xfa\b\n" +
+	"1holdfast/vulnerabilities/v2beta1/advisories.proto\x12 holdfast.vulnerabilities.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xbb\t\n" +
 	"\bAdvisory\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12$\n" +
 	"\vadvisory_id\x18\x02 \x01(\tB\x03\xe0A\x03R\n" +
@@ -2335,7 +2364,9 @@ const file_holdfast_vulnerabilities_v2beta1_advisories_proto_rawDesc = "" +
 	"\n" +
 	"references\x18\xeb\a \x03(\v2+.holdfast.vulnerabilities.v2beta1.ReferenceR\n" +
 	"references\x12N\n" +
-	"\x06source\x18\xec\a \x01(\v20.holdfast.vulnerabilities.v2beta1.AdvisorySourceB\x03\xe0A\x03R\x06sourceB\x0e\n" +
+	"\x06source\x18\xec\a \x01(\v20.holdfast.vulnerabilities.v2beta1.AdvisorySourceB\x03\xe0A\x03R\x06source\x12\x15\n" +
+	"\x05fixes\x18\xed\a \x03(\tR\x05fixes\x12(\n" +
+	"\x0fvendor_severity\x18\xee\a \x01(\tR\x0evendorSeverityB\x0e\n" +
 	"\f_delete_timeB\x15\n" +
 	"\x13_legacy_advisory_id\"\xb8\x01\n" +
 	"\x0eAdvisorySource\x12\x16\n" +
@@ -2343,7 +2374,7 @@ const file_holdfast_vulnerabilities_v2beta1_advisories_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12=\n" +
 	"\fpublish_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\vpublishTime\x12;\n" +
 	"\vmodify_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"modifyTime\"\x81\x02\n" +
+	"modifyTime\"\xaa\x02\n" +
 	"\bAffected\x12\x1c\n" +
 	"\tecosystem\x18\x01 \x01(\tR\tecosystem\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2352,7 +2383,8 @@ const file_holdfast_vulnerabilities_v2beta1_advisories_proto_rawDesc = "" +
 	"\bversions\x18\x05 \x03(\tR\bversions\x12J\n" +
 	"\n" +
 	"severities\x18\x06 \x03(\v2*.holdfast.vulnerabilities.v2beta1.SeverityR\n" +
-	"severities\"}\n" +
+	"severities\x12'\n" +
+	"\x0fvendor_severity\x18\a \x01(\tR\x0evendorSeverity\"}\n" +
 	"\rAffectedRange\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x12\n" +
 	"\x04repo\x18\x02 \x01(\tR\x04repo\x12D\n" +

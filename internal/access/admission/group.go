@@ -15,18 +15,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/signerdb"
 	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
-	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/grouprule"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
 // GroupRules returns what happens to the rows of every table when their group is deleted. Rows are deleted in the
 // order of these rules, and the error for a group that is not empty lists the kinds in this order.
-func GroupRules() []store.GroupRule {
+func GroupRules() []grouprule.Rule {
 	return slices.Concat(
 		iamdb.GroupRules(), registrydb.GroupRules(), advisorydb.GroupRules(), signindb.GroupRules(),
 		eventdb.GroupRules(), sourcedb.GroupRules(), retentiondb.GroupRules(), signerdb.GroupRules(),
-		imagedb.GroupRules(), findingdb.GroupRules(), grantlog.GroupRules(), maildb.GroupRules(), store.GroupRules(),
+		imagedb.GroupRules(), findingdb.GroupRules(), grantlog.GroupRules(), maildb.GroupRules(), grouprule.Kernel(),
 	)
 }
 

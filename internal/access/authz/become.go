@@ -21,7 +21,14 @@ func (c *Checker) RequireBecome(ctx context.Context, identity resource.UID) erro
 	if err != nil {
 		return err
 	}
-	return c.RequireBecomeBy(ctx, caller, identity)
+	assumable, err := c.Assumable(ctx, identity)
+	if err == nil {
+		err = c.denyBecoming(&caller, assumable)
+	}
+	if err == nil {
+		c.allow(ctx, becoming{identity, assumable})
+	}
+	return err
 }
 
 // RequireBecomeBy is RequireBecome for the caller by, who need not be the caller of the request.
@@ -30,9 +37,15 @@ func (c *Checker) RequireBecomeBy(ctx context.Context, by Caller, identity resou
 	if err != nil {
 		return err
 	}
-	for _, i := range assumable {
+	return c.denyBecoming(&by, assumable)
+}
+
+// denyBecoming returns nil if a caller holds every capability that identities hold, for at least as long. Otherwise it
+// returns fault.PermissionDenied.
+func (c *Checker) denyBecoming(by *Caller, identities []resource.UID) error {
+	for _, i := range identities {
 		for _, held := range c.unexpiredGrants(i) {
-			if err := c.denyMissing(&by, held.Capabilities, held.Group, held.end); err != nil {
+			if err := c.denyUnless(by, held.Capabilities, held.Group, held.end, false); err != nil {
 				return err
 			}
 		}

@@ -27,23 +27,14 @@ type Caller struct {
 	Audience      []string               // audiences of the token
 	Caps          *resource.Capabilities // capabilities to which the token is narrowed; nil: not narrowed
 	Scopes        []resource.UID         // groups to which the token is narrowed; nil: not narrowed
+	// resources of the registry to which the token is narrowed; nil: not narrowed. Only the
+	// registry accepts such a token.
+	Registry []resource.RegistryScope
+
+	checker *Checker // set by Checker.Admit
 }
 
 type callerKey struct{}
-
-// WithCaller returns a context in which c is the caller.
-func WithCaller(ctx context.Context, c Caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, &c)
-}
-
-// CallerFrom returns the caller of a request. It returns false before authentication.
-func CallerFrom(ctx context.Context) (Caller, bool) {
-	c, ok := ctx.Value(callerKey{}).(*Caller)
-	if !ok {
-		return Caller{}, false
-	}
-	return *c, true
-}
 
 // Narrowing returns the capabilities and groups to which the caller's token is narrowed.
 func (c Caller) Narrowing() resource.Narrowing {
@@ -64,7 +55,7 @@ func RequireCaller(ctx context.Context) (Caller, error) {
 // fault.Unauthenticated if there is no caller.
 func RequireUnnarrowed(ctx context.Context) (Caller, error) {
 	c, err := RequireCaller(ctx)
-	if err == nil && !c.Narrowing().IsZero() {
+	if err == nil && (!c.Narrowing().IsZero() || c.Registry != nil) {
 		err = fault.New(fault.PermissionDenied,
 			"Permission denied: a narrowed token cannot act on the person behind it")
 	}

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
@@ -37,6 +39,8 @@ type Checker struct {
 	changed []func(identity resource.UID) // callbacks of OnChange; set before the first change
 
 	recording bool // whether the use of grants is recorded; set before use
+
+	homes *lru.Cache[string, resource.UID] // homes of people, by session
 
 	follow follower
 	behind atomic.Bool // whether this process has committed a change that it could not read
@@ -75,16 +79,21 @@ func (c *Checker) requireUntil(
 	span := startSpan(ctx, want)
 	caller, err := c.caller(ctx)
 	if err == nil {
-		err = c.denyMissing(&caller, want, target, until)
+		err = c.denyUnless(&caller, want, target, until, c.recording && until == currently)
+	}
+	if err == nil {
+		c.allow(ctx, requirement{want, target, until})
 	}
 	endSpan(span, err)
 	return err
 }
 
-// denyMissing returns nil if the caller holds want on target at least until a time. Otherwise it returns
-// fault.PermissionDenied for the first missing capability.
-func (c *Checker) denyMissing(caller *Caller, want resource.Capabilities, target resource.UID, until uint32) error {
-	missing := c.check(caller, want, target, until, c.recording && until == currently)
+// denyUnless returns nil if the caller holds want on target at least until a time. Otherwise it returns
+// fault.PermissionDenied for the first missing capability. If use is true, it records which grants were used.
+func (c *Checker) denyUnless(
+	caller *Caller, want resource.Capabilities, target resource.UID, until uint32, use bool,
+) error {
+	missing := c.check(caller, want, target, until, use)
 	if missing == (resource.Capabilities{}) {
 		return nil
 	}
@@ -158,6 +167,7 @@ func (c *Checker) RequireAnywhere(ctx context.Context, want resource.Capability)
 	if len(c.reach(&caller, want, 1)) == 0 {
 		return fault.Denied(want.String(), "any group")
 	}
+	c.allow(ctx, reached{want: want})
 	return nil
 }
 
@@ -173,13 +183,17 @@ func (c *Checker) Reach(ctx context.Context, want resource.Capability) (_ []reso
 	groups := c.reach(&caller, want, -1)
 	slices.Sort(groups) // a group sorts directly before the groups below it
 	var last resource.UID
-	return slices.DeleteFunc(groups, func(g resource.UID) bool {
+	groups = slices.DeleteFunc(groups, func(g resource.UID) bool {
 		if last.Covers(g) {
 			return true
 		}
 		last = g
 		return false
-	}), nil
+	})
+	if len(groups) > 0 {
+		c.allow(ctx, reached{want, slices.Clone(groups)})
+	}
+	return groups, nil
 }
 
 // GrantsOf returns the active grants of an identity, sorted by group and role.
@@ -194,6 +208,17 @@ func (c *Checker) GrantsOf(identity resource.UID) []Grant {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Role, b.Role))
 	})
 	return slices.Compact(grants)
+}
+
+// GrantsOfCaller returns the active grants of the caller. If the caller loses one of them, writes of the request fail.
+func (c *Checker) GrantsOfCaller(ctx context.Context) ([]Grant, error) {
+	caller, err := c.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	grants := c.GrantsOf(caller.Identity)
+	c.allow(ctx, holding{slices.Clone(grants)})
+	return grants, nil
 }
 
 // Holds reports whether an identity holds want on target or above it.
@@ -254,21 +279,67 @@ func (c *Checker) RolesWith(want resource.Capability) []resource.UID {
 	return roles
 }
 
-// OwnsAny reports whether the caller holds the owner role on an organization. It returns false if the token is narrowed
-// to capabilities without groups.create. It returns fault.Unauthenticated if there is no caller.
-func (c *Checker) OwnsAny(ctx context.Context) (bool, error) {
+// Owned returns the organizations on which the caller holds the owner role, sorted. It returns none if the token is
+// narrowed to capabilities without groups.create. It returns fault.Unauthenticated if there is no caller.
+func (c *Checker) Owned(ctx context.Context) (owned []resource.UID, _ error) {
 	caller, err := c.caller(ctx)
 	if err != nil || caller.Caps != nil && !caller.Caps.Has(resource.GroupsCreate) {
-		return false, err
+		return nil, err
 	}
+	if owned = c.owned(&caller); len(owned) > 0 {
+		c.allow(ctx, ownership{})
+	}
+	return owned, nil
+}
+
+// owned returns the organizations on which a caller holds the owner role, within the scopes of the token, sorted.
+func (c *Checker) owned(caller *Caller) (owned []resource.UID) {
 	c.mu.RLock()
-	defer c.mu.RUnlock()
 	for group, role := range c.index.active(caller.Identity) {
 		if group.IsRoot() && c.index.roles.uids[role] == resource.OwnerRole && caller.inScope(group) {
-			return true, nil
+			owned = append(owned, group)
 		}
 	}
-	return false, nil
+	c.mu.RUnlock()
+	slices.Sort(owned)
+	return owned
+}
+
+// Tenant returns the key under which the work for the caller of a request is limited. See TenantOf.
+func (c *Checker) Tenant(ctx context.Context) resource.Tenant {
+	caller, _ := CallerFrom(ctx)
+	return c.TenantOf(ctx, caller)
+}
+
+// TenantOf returns the key under which the work for a caller is limited: the tenant of the caller's home, or the caller
+// itself if it has none. So an organization has no greater share because it has many people. See store.DB.Tenant.
+func (c *Checker) TenantOf(ctx context.Context, caller Caller) resource.Tenant {
+	home, err := c.Home(ctx, caller)
+	if err != nil || home == "" {
+		home = caller.Identity
+	}
+	return c.store.Tenant(ctx, home)
+}
+
+// Home returns the group to which a caller belongs: the group of a workload, or the group whose identity provider or
+// account a person has signed in with. It returns "" for a person who signed in otherwise.
+func (c *Checker) Home(ctx context.Context, caller Caller) (resource.UID, error) {
+	switch {
+	case !caller.Identity.IsRoot():
+		return caller.Identity.Parent(), nil
+	case caller.Voucher != "":
+		return caller.Voucher.Provider().Parent(), nil
+	case caller.Session == "":
+		return "", nil
+	}
+	if home, ok := c.homes.Get(caller.Session); ok {
+		return home, nil
+	}
+	home, err := c.store.SessionHome(ctx, caller.Session)
+	if err == nil && home != "" {
+		c.homes.Add(caller.Session, home) // the home of a session never changes
+	}
+	return home, err
 }
 
 // Revoked returns the reason why the token of a caller is void, or "" if the token is valid. A token is void if its

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
@@ -26,6 +28,8 @@ const (
 	stepLimit = 5 * time.Second
 
 	clockSkew = 5 * time.Minute // greatest difference between the clocks of two replicas
+
+	homesCached = 1 << 14 // number of sessions whose home is cached
 )
 
 // RevocationMemory is how long the deletion of an identity is remembered. No token is valid for longer.
@@ -51,9 +55,10 @@ type follower struct {
 // Load reads every grant of db, and from then on applies the changes that are made
 // through db. Run applies the changes that other replicas make.
 func Load(ctx context.Context, db *store.DB, log *slog.Logger) (*Checker, error) {
+	homes, _ := lru.New[string, resource.UID](homesCached) // fails only for sizes below one
 	c := &Checker{
-		store: iamdb.New(db), past: grantlog.New(db), log: log, now: time.Now, shared: db.Replicated(),
-		index: newIndex(db.Clock),
+		homes: homes, store: iamdb.New(db), past: grantlog.New(db), log: log, now: time.Now,
+		shared: db.Replicated(), index: newIndex(db.Clock),
 	}
 	c.follow.sem = make(chan struct{}, 1)
 	db.OnGrantChange(c.committed) // registered before the load, so that no change is missed

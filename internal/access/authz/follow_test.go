@@ -12,7 +12,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 var viewerRole = resource.ManagedRoleUID("viewer")
@@ -137,12 +139,9 @@ func TestADeletionIsRepeated(t *testing.T) {
 	if err := c.allows(t, ann, group); err != nil {
 		t.Fatalf("before: %v", err)
 	}
-	for left := 1; left > 0; time.Sleep(time.Millisecond) {
-		if err := here.Row(t.Context(), `SELECT count(*) FROM role_bindings WHERE uid = $1`, []any{string(binding)},
-			&left); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testkit.Until(t, func() bool {
+		return dbtest.CountRows(t, here.DB, "role_bindings", "uid = '"+string(binding)+"'") == 0
+	})
 	die()
 	deleted.Wait()
 	err := repeats.Delete(WithCaller(t.Context(), Caller{Identity: owner}), resource.RoleBindingsDelete, binding,
@@ -187,7 +186,7 @@ func TestDatabaseAway(t *testing.T) {
 		if err := c.RequireAnywhere(ctx, resource.GroupsList); !errors.Is(err, fault.Unavailable) {
 			t.Errorf("with a change that could not be read: error = %v, want %v", err, fault.Unavailable)
 		}
-		if _, err := c.OwnsAny(ctx); !errors.Is(err, fault.Unavailable) {
+		if _, err := c.Owned(ctx); !errors.Is(err, fault.Unavailable) {
 			t.Errorf("owning: error = %v, want %v", err, fault.Unavailable)
 		}
 		if _, err := c.Reach(ctx, resource.GroupsList); !errors.Is(err, fault.Unavailable) {

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/replica"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // A process is a budget service over a database, with a fixed clock.
@@ -144,12 +145,7 @@ func TestReplicasShare(t *testing.T) {
 	follow(t, here.store)
 	follow(t, there.store)
 	org := here.group(t, "", map[resource.Metric]int64{resource.RequestsPerSecond: 20})
-	for end := time.Now().Add(90 * time.Second); here.store.Replicas() != 2 || there.store.Replicas() != 2; {
-		if time.Now().After(end) {
-			t.Fatalf("%d and %d replicas", here.store.Replicas(), there.store.Replicas())
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Until(t, func() bool { return here.store.Replicas() == 2 && there.store.Replicas() == 2 })
 	for _, p := range []*process{here, there} {
 		if ok, _ := p.admitted(t, org.NewChild(), 50); ok != 10 {
 			t.Errorf("a replica admits %d of 20 requests", ok)

@@ -11,9 +11,8 @@ import (
 )
 
 // Admit returns fault.ResourceExhausted if the group to which the caller of a request belongs, or a group above it,
-// makes more requests than its budget allows. A workload belongs to the group of its identity, and a person to the
-// group whose identity provider vouched for them, so that nobody can use up the budget of another group. Each replica
-// allows its share: the rate divided by the number of replicas.
+// makes more requests than its budget allows. authz.Checker.Home says which group that is. So nobody can use up the
+// budget of another group. Each replica allows its share: the rate divided by the number of replicas.
 //
 // If the budgets cannot be read, Admit returns nil, because a rate protects the installation and gives nobody access.
 func (s *Service) Admit(ctx context.Context) error {
@@ -25,14 +24,14 @@ func (s *Service) Admit(ctx context.Context) error {
 	if err != nil {
 		return nil
 	}
-	member := caller.Identity
-	if member.IsRoot() {
-		member = caller.Voucher.Provider()
-	}
-	if member == "" {
+	if !stored.Limit(resource.RequestsPerSecond) {
 		return nil
 	}
-	budgets := stored.Above(member, resource.RequestsPerSecond)
+	home, err := s.authz.Home(ctx, caller)
+	if err != nil || home == "" {
+		return nil
+	}
+	budgets := stored.Above(home, resource.RequestsPerSecond)
 	if len(budgets) == 0 {
 		return nil
 	}

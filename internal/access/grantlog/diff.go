@@ -137,7 +137,7 @@ func (s *Store) DiffGrants(ctx context.Context, d DiffQuery, r page.Request) (ou
 	if len(rows) > r.Size {
 		rows = rows[:r.Size]
 		last := rows[r.Size-1]
-		out.Last = &page.Cursor{Number: store.MS(last.At), Key: strconv.FormatInt(last.seq, 10)}
+		out.Last = &page.Cursor{Number: store.MS(last.At), Key: fmt.Sprintf("%019d", last.seq)} // a fixed size
 	}
 	out.Items, err = s.describeDiff(ctx, d, rows)
 	return out, err

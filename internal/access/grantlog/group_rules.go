@@ -1,15 +1,15 @@
 package grantlog
 
 import (
-	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/grouprule"
 )
 
 // GroupRules returns what happens to the rows of this package's tables when their group is deleted.
-func GroupRules() []store.GroupRule {
+func GroupRules() []grouprule.Rule {
 	const reason = "answers about the past need it for as long as the history is kept"
-	return []store.GroupRule{
-		store.KeptAfterGroup("binding_history", reason),
-		store.KeptAfterGroup("group_history", reason),
-		store.DeletedByForeignKey("unused_reports"),
+	return []grouprule.Rule{
+		grouprule.Keeps("binding_history", reason),
+		grouprule.Keeps("group_history", reason),
+		grouprule.Cascades("unused_reports"),
 	}
 }

@@ -73,13 +73,10 @@ func (s *Service) RequestAccessTo(
 	if err != nil {
 		return none, err
 	}
-	if err := s.authz.EnsureCurrent(ctx); err != nil {
-		return none, err
-	}
 	if err := r.Validate(); err != nil {
 		return none, err
 	}
-	rule, err := s.ruleFor(ctx, caller, group, r)
+	rule, err := s.ruleFor(ctx, group, r)
 	if err != nil {
 		return none, err
 	}
@@ -103,16 +100,19 @@ func (s *Service) RequestAccessTo(
 	return s.dated(r), err
 }
 
-// ruleFor returns the rule by which a caller may request a role. If there are several, it returns the one with the
+// ruleFor returns the rule by which the caller may request a role. If there are several, it returns the one with the
 // longest duration. If there is none, it returns fault.PermissionDenied.
 func (s *Service) ruleFor(
-	ctx context.Context, caller authz.Caller, group resource.UID, r resource.AccessRequest,
+	ctx context.Context, group resource.UID, r resource.AccessRequest,
 ) (best resource.AccessRule, _ error) {
 	rules, err := s.store.AccessRulesOf(ctx, group, r.Role)
 	if err != nil {
 		return best, err
 	}
-	held := s.authz.GrantsOf(caller.Identity)
+	held, err := s.authz.GrantsOfCaller(ctx)
+	if err != nil {
+		return best, err
+	}
 	for _, rule := range rules {
 		if rule.BreakGlass == r.BreakGlass && rule.MaxDuration > best.MaxDuration && mayRequest(rule, group, held) {
 			best = rule

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -296,7 +297,7 @@ func TestBreakGlass(t *testing.T) {
 		if must(t, err); got.State != resource.AccessGranted || !w.edits(uid, w.acme.UID) {
 			t.Errorf("taken: %+v", got)
 		}
-		events, err := w.store.Events(t.Context(), 0, 1000)
+		events, err := outbox.Read(t.Context(), w.store.DB, 0, 1000)
 		must(t, err)
 		told := 0
 		for _, e := range events {

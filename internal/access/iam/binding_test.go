@@ -12,7 +12,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // TestAGrantIsRepeated: if a replica crashed between the commit of a binding and its answer, then the repeated call
@@ -37,11 +39,9 @@ func TestAGrantIsRepeated(t *testing.T) {
 	defer die()
 	var granted sync.WaitGroup
 	granted.Go(func() { _, _ = dying.InsertBinding(ctx, grant) })
-	waiting, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for n := 0; n == 0; time.Sleep(time.Millisecond) {
-		must(t, here.Row(waiting, `SELECT count(*) FROM role_bindings WHERE uid = $1`, []any{string(grant.UID)}, &n))
-	}
+	testkit.Until(t, func() bool {
+		return dbtest.CountRows(t, here.DB, "role_bindings", "uid = '"+string(grant.UID)+"'") == 1
+	})
 	die()
 	granted.Wait()
 	_, err = w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: ann, Role: grant.Role})

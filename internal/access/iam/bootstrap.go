@@ -36,6 +36,10 @@ func (s *Service) Bootstrap(
 	if err != nil {
 		return g, owner, err
 	}
+	// The operator decides who gets a name.
+	if err := s.store.ReleaseName(ctx, g.Name); err != nil && !errors.Is(err, fault.NotFound) {
+		return g, owner, err
+	}
 	created, err := s.store.InsertGroup(ctx, g, ownerBinding(g, owner.UID))
 	if errors.Is(err, fault.AlreadyExists) {
 		created, err = s.addOwner(ctx, g.Name, owner.UID)

@@ -27,10 +27,10 @@ func (s *Service) Run(ctx context.Context, log *slog.Logger) error {
 	defer tick.Stop()
 	var pruned time.Time
 	for {
-		if s.cfg.KeepHistory > 0 && time.Since(pruned) > pruneEvery {
+		if time.Since(pruned) > pruneEvery {
 			pruned = time.Now()
-			if err := s.pruneHistory(ctx); err != nil && ctx.Err() == nil {
-				log.WarnContext(ctx, "delete old history of grants", "error", err)
+			if err := s.prune(ctx); err != nil && ctx.Err() == nil {
+				log.WarnContext(ctx, "delete the old history of grants and old reservations of names", "error", err)
 			}
 		}
 		bindings, err := s.store.EndBindings(ctx, endBatch)
@@ -49,9 +49,13 @@ func (s *Service) Run(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-// pruneHistory deletes the history of grants that is older than Config.KeepHistory.
-func (s *Service) pruneHistory(ctx context.Context) error {
+// prune deletes reservations of names that have ended, and the history of grants that is older than
+// Config.KeepHistory.
+func (s *Service) prune(ctx context.Context) error {
 	earliest, _ := s.store.Clock()
+	if err := s.store.PruneNames(ctx, earliest); err != nil || s.cfg.KeepHistory <= 0 {
+		return err
+	}
 	before := earliest.Add(-s.cfg.KeepHistory)
 	for {
 		n, err := s.past.PruneHistory(ctx, before, pruneBatch)

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // TestExplainMissing checks the reason and the helpful bindings that the owner of an organization and other callers get
@@ -53,10 +54,7 @@ func TestExplainMissing(t *testing.T) {
 		want(w.owner, iam.RoleNotBegun, upcoming, 1)
 		must(t, w.DeleteBinding(w.owner, upcoming))
 		over := bind(w.acme.UID, cleaner.UID, time.Time{}, in(10*time.Second)) // this is long enough for a slow machine
-		deadline := time.Now().Add(90 * time.Second)
-		for w.holds(someone.UID, folder.UID) && time.Now().Before(deadline) {
-			time.Sleep(50 * time.Millisecond)
-		}
+		testkit.Until(t, func() bool { return !w.holds(someone.UID, folder.UID) })
 		want(w.owner, iam.RoleExpired, over, 1)
 		want(w.as(someone.UID), iam.RoleExpired, over, 1) // a viewer sees the givers
 		stranger := w.as(resource.NewRoot())

@@ -3,6 +3,7 @@ package iam
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,15 +40,43 @@ func (s *Service) CreateGroup(ctx context.Context, parent string, g resource.Gro
 	g.CreateTime = s.now()
 	g.UpdateTime = g.CreateTime
 	if in == "" {
-		c, err := authz.RequireCaller(ctx)
-		if err != nil {
-			return resource.Group{}, err
-		}
-		g.UID = resource.NewRoot()
-		return s.store.InsertGroup(ctx, g, ownerBinding(g, c.Identity))
+		return s.createOrganization(ctx, g)
 	}
 	g.UID = in.NewChild()
 	return s.store.InsertGroup(ctx, g)
+}
+
+// createOrganization adds the organization g with the caller as its owner. Another organization of the caller pays for
+// it, so that nobody gains budgets or a greater share of the server by creating organizations.
+func (s *Service) createOrganization(ctx context.Context, g resource.Group) (resource.Group, error) {
+	c, err := authz.RequireCaller(ctx)
+	if err != nil {
+		return resource.Group{}, err
+	}
+	payer, err := s.payer(ctx, c)
+	if err != nil {
+		return resource.Group{}, err
+	}
+	g.UID = resource.NewRoot()
+	return s.store.InsertOrganization(ctx, g, ownerBinding(g, c.Identity), payer)
+}
+
+// payer returns the organization that pays for the organizations that c creates. It is the home of c, unless c owns
+// only other organizations. Then it is one of these, because an organization must not pay for its members elsewhere.
+// payer returns "" if c has no home and owns nothing.
+func (s *Service) payer(ctx context.Context, c authz.Caller) (resource.UID, error) {
+	owned, err := s.authz.Owned(ctx)
+	if err != nil {
+		return "", err
+	}
+	home, err := s.authz.Home(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	if len(owned) > 0 && !slices.Contains(owned, home.Root()) {
+		return owned[0], nil
+	}
+	return home.Root(), nil
 }
 
 // newGroup validates a group that is about to be created.
@@ -68,13 +97,13 @@ func newGroup(parent resource.UID, g resource.Group) error {
 
 // mayCreateOrganization checks that the caller may create an organization.
 func (s *Service) mayCreateOrganization(ctx context.Context) error {
-	owns, err := s.authz.OwnsAny(ctx)
+	owned, err := s.authz.Owned(ctx)
 	switch {
 	case err != nil:
 		return err
 	case s.cfg.CreateOrganizations == Anyone:
 		return nil
-	case s.cfg.CreateOrganizations == Owners && owns:
+	case s.cfg.CreateOrganizations == Owners && len(owned) > 0:
 		return nil
 	}
 	return fault.Denied(resource.GroupsCreate.String(), "/")

@@ -27,7 +27,7 @@ const (
 
 // Config has the settings of an operator. The zero value works.
 type Config struct {
-	CreateOrganizations string     // Anyone, Owners or Nobody; "" is Owners
+	CreateOrganizations string     // Anyone, Owners or Nobody; "" is Nobody
 	Key                 secret.Key // encrypts secrets
 	Mail                *mail.Queue
 	Now                 func() time.Time
@@ -48,7 +48,7 @@ type Service struct {
 // New returns a Service over db.
 func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 	if cfg.CreateOrganizations == "" {
-		cfg.CreateOrganizations = Owners
+		cfg.CreateOrganizations = Nobody
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

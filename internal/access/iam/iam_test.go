@@ -190,8 +190,9 @@ func TestOrganizations(t *testing.T) {
 		other error
 	}{
 		"anyone":                 {iam.Anyone, nil, nil},
-		"owners, by default":     {"", nil, fault.PermissionDenied},
+		"owners":                 {iam.Owners, nil, fault.PermissionDenied},
 		"nobody but an operator": {iam.Nobody, fault.PermissionDenied, fault.PermissionDenied},
+		"nobody, by default":     {"", fault.PermissionDenied, fault.PermissionDenied},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -219,7 +220,7 @@ func TestOrganizations(t *testing.T) {
 }
 
 func TestDeleteOrganization(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	each(t, iam.Config{CreateOrganizations: iam.Owners}, func(t *testing.T, w *world) {
 		g, err := w.CreateGroup(w.owner, "", resource.Group{Name: "short-lived"})
 		must(t, err)
 		want(t, "by a stranger", w.DeleteGroup(w.rival, g.UID), fault.PermissionDenied)
@@ -450,7 +451,7 @@ func TestOwnIdentity(t *testing.T) {
 }
 
 func TestJoiningByDomain(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	each(t, iam.Config{CreateOrganizations: iam.Owners}, func(t *testing.T, w *world) {
 		uid, worker := w.worker(w.acme.UID, "groups.list")
 		_, err := w.LookupGroup(worker)
 		want(t, "without an address", err, fault.NotFound)

@@ -84,6 +84,25 @@ func (s *Service) LookupNames(ctx context.Context, uids []resource.UID) ([]Name,
 	return ordered, s.addPaths(ctx, ordered)
 }
 
+// IdentityNames returns the names of those identities that the caller may see, by the rules of LookupNames. The name of
+// a deleted identity is "". Every method that shows names or addresses of identities beyond the caller's own group uses
+// it.
+func (s *Service) IdentityNames(ctx context.Context, uids []resource.UID) (map[resource.UID]string, error) {
+	if err := s.authz.EnsureCurrent(ctx); err != nil {
+		return nil, err
+	}
+	seen, err := s.namedIdentities(ctx, uids)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.store.NamesOf(ctx, "identities", false, seen)
+	names := map[resource.UID]string{}
+	for _, uid := range seen {
+		names[uid] = found[uid].Name
+	}
+	return names, err
+}
+
 // addPaths sets the paths of resources.
 func (s *Service) addPaths(ctx context.Context, names []Name) error {
 	var ancestors []resource.UID

@@ -43,7 +43,7 @@ func requires(want resource.Capability) func(*Service, context.Context, resource
 // ResolvePath returns the resources of a kind at a path of names, root first, that the caller may get. It returns
 // fault.NotFound if there is no such resource, and also if the caller may not get it. The caller need not be allowed
 // to get the groups along the path: a caller with a role on a folder knows its path, because it is part of the
-// references of images.
+// references of images. A path of one name also finds the people whom it names: see PeopleCalled.
 func (s *Service) ResolvePath(ctx context.Context, kind, path string) ([]resource.UID, error) {
 	if _, err := authz.RequireCaller(ctx); err != nil {
 		return nil, err
@@ -63,6 +63,17 @@ func (s *Service) ResolvePath(ctx context.Context, kind, path string) ([]resourc
 			seen = append(seen, uid)
 		case !errors.Is(err, fault.PermissionDenied):
 			return nil, err
+		}
+	}
+	if kind == "identities" && len(names) == 1 {
+		people, err := s.PeopleCalled(ctx, names[0])
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range people {
+			if !slices.Contains(seen, p.UID) {
+				seen = append(seen, p.UID)
+			}
 		}
 	}
 	if len(seen) == 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 )
 
 var viewer = resource.ManagedRoleUID("viewer")
@@ -43,7 +44,7 @@ func TestProviders(t *testing.T) {
 			string(plain) != "s3cret-value" {
 			t.Errorf("kept %q, %v", plain, err)
 		}
-		events, err := w.store.Events(t.Context(), 0, 1000)
+		events, err := outbox.Read(t.Context(), w.store.DB, 0, 1000)
 		must(t, err)
 		for _, e := range events {
 			if bytes.Contains(e.After, []byte("s3cret")) || bytes.Contains(e.After, []byte("Sealed")) {
@@ -352,7 +353,7 @@ func TestWhatHoldsARole(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		folder := w.group(w.acme.UID, "folder")
-		before, err := w.store.Events(t.Context(), 0, 1000)
+		before, err := outbox.Read(t.Context(), w.store.DB, 0, 1000)
 		must(t, err)
 		rev, err := w.store.Revision(t.Context())
 		must(t, err)
@@ -379,7 +380,7 @@ func TestDryRun(t *testing.T) {
 		if err != nil || i.Code != "" {
 			t.Errorf("invite = %+v, %v", i, err)
 		}
-		after, err := w.store.Events(t.Context(), 0, 1000)
+		after, err := outbox.Read(t.Context(), w.store.DB, 0, 1000)
 		must(t, err)
 		if diff := cmp.Diff(before, after); diff != "" {
 			t.Errorf("something happened: %s", diff)

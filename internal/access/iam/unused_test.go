@@ -16,6 +16,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // backdate sets the age of all resources, and makes the recording of use begin long before their creation.
@@ -198,16 +200,16 @@ func TestUnusedReport(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- w.Run(ctx, slog.New(slog.DiscardHandler)) }()
 		var got []resource.Event
-		for len(got) == 0 && t.Context().Err() == nil {
-			all, err := w.store.Events(t.Context(), 0, 1000)
+		testkit.Until(t, func() bool {
+			all, err := outbox.Read(t.Context(), w.store.DB, 0, 1000)
 			must(t, err)
 			for _, e := range all {
 				if e.Type == resource.AccessUnused {
 					got = append(got, e)
 				}
 			}
-			time.Sleep(10 * time.Millisecond)
-		}
+			return len(got) > 0
+		})
 		stop()
 		must(t, <-done)
 		if len(got) != 1 || got[0].Group != w.acme.UID {

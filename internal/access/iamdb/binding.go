@@ -476,6 +476,27 @@ func peopleWithEmail(e engine.Engine, email string, orgs []resource.UID, n int) 
 	return q.Args, text
 }
 
+// Members returns up to n people who have joined one of the organizations themselves, with their names and addresses
+// only: see AddMember.
+func (s *Store) Members(ctx context.Context, orgs []resource.UID, n int) ([]resource.Identity, error) {
+	segs := make([]int64, len(orgs))
+	for i, org := range orgs {
+		segs[i] = store.Segment(org)
+	}
+	q := store.Query{Engine: s.Engine}
+	text := `SELECT DISTINCT i.uid, i.name, i.display_name, i.email, i.last_seen_ms
+		FROM members AS m JOIN identities AS i ON i.uid = m.identity
+		WHERE i.parent IS NULL AND m.org IN (SELECT v FROM ` + s.Engine.Unnest(&q, segs) + ` AS s) LIMIT ` + q.Arg(n)
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (i resource.Identity, _ error) {
+		var seen int64
+		err := row.Scan(&i.UID, &i.Name, &i.DisplayName, &i.Email, &seen)
+		if seen != 0 {
+			i.LastSeenTime = store.FromMS(seen)
+		}
+		return i, err
+	}, text, q.Args...)
+}
+
 // Joined returns the organizations that each of these people has joined themselves: see AddMember.
 func (s *Store) Joined(ctx context.Context, people []resource.UID) (map[resource.UID][]resource.UID, error) {
 	joined := map[resource.UID][]resource.UID{}

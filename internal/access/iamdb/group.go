@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/grouprule"
 )
 
 var groups = store.Kind[resource.Group]{
@@ -33,25 +34,28 @@ var groups = store.Kind[resource.Group]{
 // InsertGroup adds g and the given bindings in one transaction, so that an organization has an owner from its first
 // moment. The identities of the bindings become members of the organization. If g is not an organization, it gets the
 // kind of its organization. InsertGroup returns fault.AlreadyExists if g's parent already has a group with that name,
-// and fault.NotFound if g's parent does not exist.
+// or if g is an organization whose name is reserved for another. It returns fault.NotFound if g's parent does not
+// exist.
 func (s *Store) InsertGroup(
 	ctx context.Context, g resource.Group, bindings ...resource.RoleBinding,
 ) (resource.Group, error) {
-	err := s.write(ctx, func(t Tx) error {
-		if err := t.InsertGroup(ctx, &g); err != nil {
+	err := s.write(ctx, func(t Tx) error { return t.insertGroupWith(ctx, &g, bindings) })
+	return g, err
+}
+
+func (t Tx) insertGroupWith(ctx context.Context, g *resource.Group, bindings []resource.RoleBinding) error {
+	if err := t.InsertGroup(ctx, g); err != nil {
+		return err
+	}
+	for _, b := range bindings {
+		if err := t.bind(ctx, b); err != nil {
 			return err
 		}
-		for _, b := range bindings {
-			if err := t.bind(ctx, b); err != nil {
-				return err
-			}
-			if err := t.AddMember(ctx, g.UID.Root(), b.Identity); err != nil {
-				return err
-			}
+		if err := t.AddMember(ctx, g.UID.Root(), b.Identity); err != nil {
+			return err
 		}
-		return nil
-	})
-	return g, err
+	}
+	return nil
 }
 
 // InsertGroup is Store.InsertGroup inside a transaction, without bindings. It sets g.Kind.
@@ -62,7 +66,10 @@ func (t Tx) InsertGroup(ctx context.Context, g *resource.Group) error {
 			return store.Missing(err, "group", p)
 		}
 	}
-	return store.Insert(ctx, t.Tx, &groups, *g)
+	if err := store.Insert(ctx, t.Tx, &groups, *g); err != nil || !g.UID.IsRoot() {
+		return err
+	}
+	return t.claimName(ctx, *g)
 }
 
 // EnsureGroups returns the group at a path of names below parent. It creates either all or none of the groups of the
@@ -130,22 +137,30 @@ func (s *Store) Organization(ctx context.Context, name string) (resource.Group, 
 }
 
 // UpdateGroup replaces before by after. It returns store.ErrStale if the stored group
-// differs from before, and fault.AlreadyExists if a sibling has its new name.
+// differs from before, and fault.AlreadyExists if a sibling has its new name. If an organization gets another name,
+// its previous name stays reserved for it. UpdateGroup returns fault.AlreadyExists if the new name is reserved for
+// another organization, and fault.FailedPrecondition if the organization has changed its name too often.
 func (s *Store) UpdateGroup(ctx context.Context, before, after resource.Group) (resource.Group, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if after.Name != before.Name {
 			t.PathsChanged()
 		}
-		return store.Update(ctx, t.Tx, &groups, before, &after)
+		if err := store.Update(ctx, t.Tx, &groups, before, &after); err != nil {
+			return err
+		}
+		if after.UID.IsRoot() && after.Name != before.Name {
+			return t.renameOrganization(ctx, before, after)
+		}
+		return nil
 	})
 	return after, err
 }
 
 // DeleteGroup removes an empty group; rules says what each table does with the rows of the group. It returns
 // fault.FailedPrecondition, naming the kinds, while the group contains anything. Expired bindings do not count, and
-// neither do the bindings of caller on an organization; they are deleted with the group. DeleteGroup returns
-// fault.NotFound if there is no such group.
-func (t Tx) DeleteGroup(ctx context.Context, uid, caller resource.UID, rules []store.GroupRule) error {
+// neither do the bindings of caller on an organization; they are deleted with the group. The name of an organization
+// stays reserved for caller. DeleteGroup returns fault.NotFound if there is no such group.
+func (t Tx) DeleteGroup(ctx context.Context, uid, caller resource.UID, rules []grouprule.Rule) error {
 	g, err := store.Lock(ctx, t.Tx, &groups, uid, t.DB.Engine.ForDelete)
 	if err != nil {
 		return err
@@ -157,14 +172,22 @@ func (t Tx) DeleteGroup(ctx context.Context, uid, caller resource.UID, rules []s
 		if err := t.deleteOwnBindings(ctx, uid, caller); err != nil {
 			return err
 		}
+		if err := t.deletePayer(ctx, uid); err != nil {
+			return err
+		}
 	}
-	if err := t.ClearGroup(ctx, uid, rules); err != nil {
+	if err := grouprule.Apply(ctx, t.Tx, uid, rules); err != nil {
 		return err
 	}
 	if _, err := t.Exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
 		return err
 	}
 	t.PathsChanged()
+	if uid.IsRoot() {
+		if err := t.inheritNames(ctx, g, caller); err != nil {
+			return err
+		}
+	}
 	if err := t.Removed(ctx, "groups", resource.GroupDeleted, uid, uid.Parent(), g); err != nil {
 		return err
 	}
@@ -172,25 +195,26 @@ func (t Tx) DeleteGroup(ctx context.Context, uid, caller resource.UID, rules []s
 }
 
 // GroupRules returns what happens to the rows of this package's tables when their group is deleted.
-func GroupRules() []store.GroupRule {
-	return []store.GroupRule{
-		store.BlocksGroup("groups", "parent", "groups"),
-		store.BlocksGroup("identities", "parent", "identities"),
-		store.BlocksGroup("roles", "parent", "roles"),
-		store.BlocksGroup("role_bindings", "parent", "role bindings"), // DeleteGroup removes expired role bindings first
-		store.BlocksGroup("identity_providers", "parent", "identity providers"),
-		store.BlocksGroup("account_associations", "seg", "account associations"),
-		store.BlocksGroup("group_invites", "parent", "group invites"),
-		store.DeletedWithGroup("budgets", func(ctx context.Context, t *store.Tx, group resource.UID) error {
+func GroupRules() []grouprule.Rule {
+	return []grouprule.Rule{
+		grouprule.Blocks("groups", "parent", "groups"),
+		grouprule.Blocks("identities", "parent", "identities"),
+		grouprule.Blocks("roles", "parent", "roles"),
+		grouprule.Blocks("role_bindings", "parent", "role bindings"), // DeleteGroup removes expired role bindings first
+		grouprule.Blocks("identity_providers", "parent", "identity providers"),
+		grouprule.Blocks("account_associations", "seg", "account associations"),
+		grouprule.Blocks("group_invites", "parent", "group invites"),
+		grouprule.Deletes("budgets", func(ctx context.Context, t *store.Tx, group resource.UID) error {
 			return In(t).deleteBudget(ctx, group)
 		}),
-		store.DeletedKindWithGroup("access_rules"),
-		store.DeletedWithGroup("role_requests", func(ctx context.Context, t *store.Tx, group resource.UID) error {
+		grouprule.DeletesKind("access_rules"),
+		grouprule.Deletes("role_requests", func(ctx context.Context, t *store.Tx, group resource.UID) error {
 			return In(t).closeRequests(ctx, group)
 		}),
-		store.DeletedByForeignKey("joins"),
-		store.DeletedByForeignKey("members"),
-		store.KeptAfterGroup("budget_days", "the counts of a day are deleted some days later"),
+		grouprule.Blocks("payers", "payer", "organizations that it pays for"), // DeleteGroup removes its own row first
+		grouprule.Cascades("joins"),
+		grouprule.Cascades("members"),
+		grouprule.Keeps("budget_days", "the counts of a day are deleted some days later"),
 	}
 }
 

@@ -34,6 +34,16 @@ func scanSession(row store.Scanner) (s resource.Session, err error) {
 	return s, json.Unmarshal([]byte(act), &s.Act)
 }
 
+// SessionHome returns the group whose provider or account a session was started with. It returns "" if there is no such
+// session.
+func (s *Store) SessionHome(ctx context.Context, id string) (home resource.UID, _ error) {
+	err := s.Row(ctx, `SELECT home FROM sessions WHERE id = $1`, []any{id}, &home)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return home, err
+}
+
 // insertSession adds a session, and deletes some sessions that expired long ago. It returns fault.NotFound if the
 // identity does not exist, and fault.Aborted if the provider that vouched for the session has begun a new epoch since.
 func (t Tx) insertSession(ctx context.Context, n resource.Session, cookie []byte) error {

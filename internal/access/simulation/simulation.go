@@ -129,11 +129,10 @@ type Changes struct {
 // authorization errors. It counts consequences that the caller may not see, but does not show them. It returns
 // fault.ResourceExhausted if the changes take too long.
 func (s *Service) Run(ctx context.Context, c Changes) (out Consequences, _ error) {
-	caller, err := authz.RequireCaller(ctx)
-	if err != nil {
+	if _, err := authz.RequireCaller(ctx); err != nil {
 		return out, err
 	}
-	release, err := s.limiter.Acquire(ctx, caller.Identity.Root())
+	release, err := s.limiter.Acquire(ctx, s.authz.Tenant(ctx))
 	if err != nil {
 		return out, err
 	}

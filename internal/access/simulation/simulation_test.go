@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/simulation"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 )
 
 // simulate simulates one change with the caller of a context.
@@ -28,7 +29,7 @@ func (w *world) trail() (all []string) {
 	w.t.Helper()
 	revision, err := w.store.Revision(w.t.Context())
 	must(w.t, err)
-	events, err := w.store.Events(w.t.Context(), 0, 1000)
+	events, err := outbox.Read(w.t.Context(), w.store.DB, 0, 1000)
 	must(w.t, err)
 	for _, e := range events {
 		all = append(all, e.ID)

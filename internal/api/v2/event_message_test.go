@@ -253,6 +253,7 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.ProgramDenied:        {nil, activity, "holdfast.signin.v1.Activity"},
 		resource.RegistryRefused:      {nil, activity, "holdfast.oci.v1.RefusedAccess"},
 		resource.SubscriptionCreated:  {nil, subscription, "holdfast.events.v2beta1.Subscription"},
+		resource.SubscriptionFailing:  {nil, subscription, "holdfast.events.v2beta1.Subscription"},
 		resource.SubscriptionDeleted:  {subscription, nil, "holdfast.events.v2beta1.DeleteSubscriptionRequest"},
 	}
 }

@@ -16,7 +16,11 @@ import (
 
 // SubscriptionOf converts a subscription to a message.
 func SubscriptionOf(v resource.Subscription) *eventspb.Subscription {
-	return &eventspb.Subscription{Uid: string(v.UID), Sink: v.Sink, CreateTime: wire.Time(v.CreateTime)}
+	p := &eventspb.Subscription{Uid: string(v.UID), Sink: v.Sink, CreateTime: wire.Time(v.CreateTime)}
+	if v.Failing.Failing() {
+		p.Failing = &eventspb.Failing{SinceTime: wire.Time(v.Failing.Since), Error: v.Failing.Error}
+	}
+	return p
 }
 
 // ReadSubscription copies the fields that clients may set from p to v.
@@ -79,12 +83,36 @@ func (s *server) ReplayDeliveries(
 func (s *server) TestSubscription(
 	ctx context.Context, r *deliveriespb.TestSubscriptionRequest,
 ) (*deliveriespb.TestSubscriptionResponse, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.events.TestSubscription,
+	test := s.events.TestSubscription
+	if id := r.GetEventId(); id != "" {
+		test = func(ctx context.Context, uid resource.UID) (event.TestResult, error) {
+			return s.events.Resend(ctx, uid, id)
+		}
+	}
+	return wire.Get(ctx, "uid", r.GetUid(), test,
 		func(t event.TestResult) *deliveriespb.TestSubscriptionResponse {
 			return &deliveriespb.TestSubscriptionResponse{
 				Taken: t.Error == "", Error: t.Error, EventId: t.Event, Took: durationpb.New(t.Took),
 			}
 		})
+}
+
+func (s *server) ListAttempts(
+	ctx context.Context, r *deliveriespb.ListAttemptsRequest,
+) (*deliveriespb.ListAttemptsResponse, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.events.ListAttempts,
+		func(all []event.Attempt) *deliveriespb.ListAttemptsResponse {
+			return &deliveriespb.ListAttemptsResponse{Attempts: wire.Convert(all, s.attemptOf)}
+		})
+}
+
+// attemptOf converts an attempt to deliver an event to a message.
+func (s *server) attemptOf(a event.Attempt) *deliveriespb.Attempt {
+	return &deliveriespb.Attempt{
+		EventId: a.EventID, Type: s.cfg.Events.Type(a.Type), Subject: string(a.Subject), Time: wire.Time(a.Time),
+		Latency: durationpb.New(a.Latency), Status: int32(a.Status), Taken: a.Error == "", Error: a.Error,
+		Response: a.Response, NextTime: wire.Time(a.Next),
+	}
 }
 
 func (s *server) ListDeliveries(

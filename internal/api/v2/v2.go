@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inventory"
 	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
+	"github.com/holdfast-dev/holdfast/internal/vuln/trend"
 )
 
 // Services are the services that the methods call.
@@ -50,6 +51,7 @@ type Services struct {
 	Policy     *policy.Service
 	Blast      *blast.Service
 	Inventory  *inventory.Service
+	Trends     *trend.Service
 	Search     *search.Service
 	Operator   *status.Service
 }
@@ -85,10 +87,12 @@ func Register(r grpc.ServiceRegistrar, services Services, cfg Config) {
 		IAM: services.IAM, Simulation: services.Simulation, Budgets: services.Budgets, STS: services.STS,
 		Login: services.Login, Accounts: services.Accounts, Search: services.Search,
 	}, accessapi.Config{Version: cfg.Version, Bearer: cfg.Bearer})
-	registryapi.Register(r, registryapi.Services{Registry: services.Registry})
+	registryapi.Register(r, registryapi.Services{
+		Registry: services.Registry, Inspect: vulnapi.Inspector(services.Findings),
+	})
 	vulnapi.Register(r, vulnapi.Services{
 		Advisory: services.Advisory, Findings: services.Findings, Policy: services.Policy,
-		Blast: services.Blast, Inventory: services.Inventory,
+		Blast: services.Blast, Inventory: services.Inventory, Trends: services.Trends,
 	}, cfg.Dir)
 	s := &server{events: services.Events, operator: services.Operator, cfg: cfg, encoder: &wire.Encoder{}}
 	eventspb.RegisterSubscriptionsServiceServer(r, s)

@@ -176,8 +176,10 @@ func TestTokenCarriesList(t *testing.T) {
 			if diff := cmp.Diff(whole, f); diff != "" || r.Order != first.Order || r.After == nil {
 				t.Errorf("request = %+v, filter (-want +got):\n%s", r, diff)
 			}
-			if again := tokens.Next(r, page.Cursor{UID: "u"}); again != token {
-				t.Errorf("the next token is %s, want %s", again, token)
+			again := tokens.Next(r, page.Cursor{UID: "u"})
+			f, r, err = page.Resume(tokens, list, filter{}, page.Params{Token: again})
+			if diff := cmp.Diff(whole, f); err != nil || diff != "" || r.Order != first.Order {
+				t.Errorf("the next token continues %+v, %v, filter (-want +got):\n%s", r, err, diff)
 			}
 		})
 	}

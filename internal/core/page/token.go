@@ -2,14 +2,19 @@ package page
 
 import (
 	"context"
+	"crypto/cipher"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"reflect"
 	"slices"
 	"time"
+
+	"golang.org/x/crypto/chacha20poly1305"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
@@ -18,19 +23,38 @@ const (
 	tokenLife = 3 * 24 * time.Hour
 	maxToken  = 4096
 	macSize   = 16
+
+	numberSize = 8 // bytes of Cursor.Number at the start of an encrypted token
 )
 
-// Tokens creates and reads page tokens. A token carries a MAC, so that only the
-// service can create one. It is bound to one list, with its filter and order,
-// which it contains. It is valid for three days.
+// Tokens creates and reads page tokens. A token is encrypted and authenticated, so that
+// only the service can create one, and clients learn nothing from it: the position may be
+// a number that counts the changes of all tenants. A token is bound to one list, with its
+// filter and order, which it contains. It is valid for three days.
+//
+// Version 0.1 created tokens in clear text with a MAC. They are still accepted.
 type Tokens struct {
-	key []byte
-	now func() time.Time
+	// WithOlder reports whether a replica of version 0.1 shares the database. As long as
+	// it does, new tokens are not encrypted, because that replica could not read them.
+	// nil means that there is no such replica.
+	WithOlder func() bool
+
+	key  []byte // authenticates the tokens of version 0.1
+	aead cipher.AEAD
+	now  func() time.Time
 }
 
-// NewTokens returns Tokens that authenticate with key, which must be the same on
+// NewTokens returns Tokens that use keys derived from key, which must be the same on
 // every replica.
-func NewTokens(key []byte, now func() time.Time) *Tokens { return &Tokens{key, now} }
+func NewTokens(key []byte, now func() time.Time) *Tokens {
+	m := hmac.New(sha256.New, key)
+	m.Write([]byte("encrypt"))
+	aead, err := chacha20poly1305.NewX(m.Sum(nil)) // its nonces are long enough to be random
+	if err != nil {
+		panic(err) // only if the key has another size
+	}
+	return &Tokens{key: key, aead: aead, now: now}
+}
 
 // A payload is the content of a token.
 type payload struct {
@@ -187,7 +211,13 @@ func (t *Tokens) parse(token string) (*payload, error) {
 		return nil, forged
 	}
 	b, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || len(b) <= macSize || !hmac.Equal(b[:macSize], t.mac(b[macSize:])) {
+	if err != nil {
+		return nil, forged
+	}
+	if c, ok := t.decrypt(b); ok {
+		return c, nil
+	}
+	if len(b) <= macSize || !hmac.Equal(b[:macSize], t.mac(b[macSize:])) {
 		return nil, forged
 	}
 	var c payload
@@ -200,17 +230,52 @@ func (t *Tokens) parse(token string) (*payload, error) {
 // Next returns the token for the page that begins after last. It leaves out the
 // filter if the token would become too long.
 func (t *Tokens) Next(r Request, last Cursor) string {
+	encode := t.encrypt
+	if t.WithOlder != nil && t.WithOlder() {
+		encode = t.sign
+	}
 	c := payload{last, r.binding, t.now().Add(tokenLife).Unix(), r.Order, r.filter}
-	if token := t.sign(c); len(token) <= maxToken {
+	if token := base64.RawURLEncoding.EncodeToString(encode(c)); len(token) <= maxToken {
 		return token
 	}
 	c.Filter = nil
-	return t.sign(c)
+	return base64.RawURLEncoding.EncodeToString(encode(c))
 }
 
-func (t *Tokens) sign(c payload) string {
+// encrypt returns a nonce and the encrypted payload: Cursor.Number in a fixed size, so
+// that the length of the token does not reveal the number of its digits, then the JSON of
+// the other fields.
+func (t *Tokens) encrypt(c payload) []byte {
+	plain := binary.BigEndian.AppendUint64(nil, uint64(c.Number))
+	c.Number = 0
 	b, _ := json.Marshal(c) // Marshal cannot fail: c has strings, numbers, and JSON that was encoded before
-	return base64.RawURLEncoding.EncodeToString(append(t.mac(b), b...))
+	nonce := make([]byte, t.aead.NonceSize())
+	rand.Read(nonce) // never returns an error
+	return t.aead.Seal(nonce, nonce, append(plain, b...), nil)
+}
+
+// decrypt returns the payload of the output of encrypt. ok is false if it is not such an output.
+func (t *Tokens) decrypt(b []byte) (_ *payload, ok bool) {
+	n := t.aead.NonceSize()
+	if len(b) < n {
+		return nil, false
+	}
+	plain, err := t.aead.Open(nil, b[:n], b[n:], nil)
+	if err != nil || len(plain) < numberSize {
+		return nil, false
+	}
+	var c payload
+	if err := json.Unmarshal(plain[numberSize:], &c); err != nil {
+		return nil, false
+	}
+	c.Number = int64(binary.BigEndian.Uint64(plain))
+	return &c, true
+}
+
+// sign returns a payload in the form of version 0.1: a MAC and the JSON.
+func (t *Tokens) sign(c payload) []byte {
+	b, _ := json.Marshal(c) // cannot fail, as in encrypt
+	return append(t.mac(b), b...)
 }
 
 func (t *Tokens) mac(b []byte) []byte {

@@ -17,13 +17,16 @@ const (
 	BudgetIdentities  Metric = "identities"          // identities of workloads; people do not belong to a group
 	BudgetAdvisories  Metric = "advisories"          //
 	Webhooks          Metric = "webhooks"            // subscriptions to events
+	BudgetGroups      Metric = "groups"              // groups below the group
+	BudgetBindings    Metric = "bindings"            // role bindings
 	RequestsPerSecond Metric = "requests_per_second" // requests by identities in the group
 	PullsPerDay       Metric = "pulls_per_day"       // manifests pulled from repos in the group, per day in UTC
 )
 
 // Metrics contains all metrics, in the order in which they are shown.
 var Metrics = []Metric{
-	StoredBytes, BudgetRepos, BudgetIdentities, BudgetAdvisories, Webhooks, RequestsPerSecond, PullsPerDay,
+	StoredBytes, BudgetRepos, BudgetIdentities, BudgetAdvisories, Webhooks, BudgetGroups, BudgetBindings,
+	RequestsPerSecond, PullsPerDay,
 }
 
 // Unit returns the plural noun for what the metric counts.

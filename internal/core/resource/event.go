@@ -119,6 +119,7 @@ const (
 
 	SubscriptionCreated EventType = "events.subscription.created.v1"
 	SubscriptionDeleted EventType = "events.subscription.deleted.v1"
+	SubscriptionFailing EventType = "events.subscription.failing.v1" // no event was accepted for an hour
 )
 
 // Internal reports whether events of this type are not delivered to subscribers.

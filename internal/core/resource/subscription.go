@@ -11,7 +11,18 @@ type Subscription struct {
 	UID        UID       `json:"uid"`
 	Sink       string    `json:"sink"`
 	CreateTime time.Time `json:"createTime"`
+	Failing    Failing   `json:"failing,omitzero"`
 }
+
+// Failing is the state of a subscription whose sink does not accept events. The zero value means that the last event
+// was accepted.
+type Failing struct {
+	Since time.Time `json:"since"` // time of the first failure since the last success
+	Error string    `json:"error"` // the latest error
+}
+
+// Failing reports whether the sink does not accept events.
+func (f Failing) Failing() bool { return !f.Since.IsZero() }
 
 // Group returns the UID of the group whose events are delivered.
 func (s Subscription) Group() UID { return s.UID.Parent() }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/events/denials"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -51,7 +52,7 @@ func (w *fixture) tick(t *testing.T, after time.Duration) {
 // entries returns the entries of the audit log.
 func (w *fixture) entries(t *testing.T) (all []resource.Activity, events []resource.Event) {
 	t.Helper()
-	events, err := w.store.Events(t.Context(), 0, 100_000)
+	events, err := outbox.Read(t.Context(), w.store.DB, 0, 100_000)
 	if err != nil {
 		t.Fatal(err)
 	}

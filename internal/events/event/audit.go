@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 )
 
 // An AuditFilter selects changes. All the fields that are set must match.
@@ -91,7 +92,7 @@ func (s *Service) AuditRequest(ctx context.Context, request string, n int) (even
 		orgs = append(orgs, g.Root())
 	}
 	for _, org := range slices.Compact(orgs) {
-		found, err := s.store.EventsOfRequest(ctx, request, org, maxPerRequest)
+		found, err := outbox.OfRequest(ctx, s.store.DB, request, org, maxPerRequest)
 		if err != nil {
 			return nil, err
 		}
@@ -106,12 +107,12 @@ func (s *Service) AuditRequest(ctx context.Context, request string, n int) (even
 func (s *Service) window(ctx context.Context, f AuditFilter, req page.Request) (before, first int64, err error) {
 	before = math.MaxInt64
 	if !f.Until.IsZero() {
-		if before, err = s.store.EventNumber(ctx, f.Until.Add(clockSkew)); err != nil {
+		if before, err = outbox.NumberAt(ctx, s.store.DB, f.Until.Add(clockSkew)); err != nil {
 			return 0, 0, err
 		}
 	}
 	if !f.Since.IsZero() {
-		if first, err = s.store.EventNumber(ctx, f.Since.Add(-clockSkew)); err != nil {
+		if first, err = outbox.NumberAt(ctx, s.store.DB, f.Since.Add(-clockSkew)); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -128,7 +129,7 @@ func (s *Service) scan(
 	ctx context.Context, f AuditFilter, before, first int64, skip, n int,
 ) (matched []resource.Event, stopped int64, _ error) {
 	for scanned := 0; scanned < auditScan && before > first; scanned += auditChunk {
-		got, next, err := s.store.EventsBefore(ctx, f.Group, before, auditChunk, auditChunk)
+		got, next, err := outbox.ReadBack(ctx, s.store.DB, f.Group, before, auditChunk, auditChunk)
 		if err != nil {
 			return nil, 0, err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/events/eventdb"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 )
 
 // cacheSize is the number of events in a cache.
@@ -71,7 +72,7 @@ func (c *cache) next(ctx context.Context, seq int64, n int) (events []*entry, sc
 		}
 		return events, events[len(events)-1].Seq, nil
 	}
-	got, err := c.store.Events(ctx, seq, n)
+	got, err := outbox.Read(ctx, c.store.DB, seq, n)
 	if err != nil {
 		return nil, seq, err
 	}

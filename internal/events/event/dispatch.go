@@ -32,9 +32,13 @@ type Config struct {
 	GiveUp    time.Duration   // age at which an undelivered event is given up; 0 means a day
 	RetryMin  time.Duration   // wait after the first failure; 0 means a second
 	RetryMax  time.Duration   // longest wait after a failure; 0 means five minutes
+	Alarm     time.Duration   // time of failures after which a failing sink is reported; 0 means an hour
 	Metrics   metric.Metrics
 	Log       *slog.Logger // if nil, slog's default logger
 	Now       func() time.Time
+
+	// Failing is called in the transaction that reports a failing sink, if it is not nil.
+	Failing func(context.Context, *store.Tx, resource.Subscription) error
 }
 
 const (
@@ -43,7 +47,7 @@ const (
 	leaseRenew = 5 * time.Second
 
 	pollEvery  = 100 * time.Millisecond
-	saveEvery  = time.Second // interval for saving cursors and looking for replays
+	saveEvery  = time.Second // interval for saving cursors and logs of deliveries, and looking for replays
 	pruneEvery = time.Minute
 
 	wakeAllEvery = cacheSize / 4 // number of events after which every worker is woken, so that its cursor moves
@@ -105,6 +109,7 @@ func NewDispatcher(db *store.DB, issuer *token.Issuer, cfg Config) *Dispatcher {
 	cfg.GiveUp = cmp.Or(cfg.GiveUp, 24*time.Hour)
 	cfg.RetryMin = cmp.Or(cfg.RetryMin, time.Second)
 	cfg.RetryMax = cmp.Or(cfg.RetryMax, 5*time.Minute)
+	cfg.Alarm = cmp.Or(cfg.Alarm, time.Hour)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -175,6 +180,7 @@ func (d *Dispatcher) lead(ctx context.Context) error {
 			saved = asOf
 			d.noteBacklog()
 			d.saveCursors(ctx)
+			d.saveLogs(ctx)
 			d.replay(ctx)
 		case asOf.Sub(pruned) >= pruneEvery:
 			pruned = asOf
@@ -237,6 +243,7 @@ func (d *Dispatcher) startWorker(ctx context.Context, v eventdb.Sink) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	w := newWorker(d, v.Subscription, v.Cursor, cancel)
+	w.log.reported = v.Reported
 	d.workers[v.UID] = w
 	d.byGroup[v.Group()] = append(d.byGroup[v.Group()], w)
 	d.running.Go(func() {
@@ -379,8 +386,10 @@ func (d *Dispatcher) prune(ctx context.Context) {
 	}
 	defer d.pruning.Unlock()
 	before := d.cfg.Now().Add(-d.cfg.Retention)
-	for _, f := range []func(context.Context, time.Time, int) (int, error){d.store.PruneEvents,
-		d.store.PruneDeliveries} {
+	pruneEvents := func(ctx context.Context, before time.Time, n int) (int, error) {
+		return outbox.Prune(ctx, d.store.DB, before, n)
+	}
+	for _, f := range []func(context.Context, time.Time, int) (int, error){pruneEvents, d.store.PruneDeliveries} {
 		for {
 			n, err := f(ctx, before, pruneChunk)
 			if err != nil && ctx.Err() == nil {
@@ -399,6 +408,7 @@ func (d *Dispatcher) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaseRenew)
 	defer cancel()
 	d.saveCursors(ctx)
+	d.saveLogs(ctx)
 	if d.store.Replicated() {
 		if err := d.store.ReleaseLease(ctx, leaseName, d.id); err != nil {
 			d.cfg.Log.WarnContext(ctx, "release the lease on events", "err", err)

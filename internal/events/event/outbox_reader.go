@@ -138,7 +138,7 @@ func (r *outboxReader) notify() {
 // tailAtEnd returns a tail at the end of the outbox. It waits until every event before the tail is visible, calls
 // onWait after each pause, and returns the error of onWait.
 func tailAtEnd(ctx context.Context, s *eventdb.Store, onWait func() error) (*outbox.Tail, error) {
-	last, err := s.LastEvent(ctx)
+	last, err := outbox.Last(ctx, s.DB)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ type ServiceConfig struct {
 	Now   func() time.Time
 
 	// Test sends an event to the sink of a subscription; see Dispatcher.Test.
-	Test func(context.Context, resource.Subscription, resource.Event) error
+	Test func(context.Context, resource.Subscription, resource.Event) (eventdb.Attempt, error)
 }
 
 // A Service manages subscriptions and reads the audit log.
@@ -116,6 +116,24 @@ func (s *Service) ListSubscriptions(
 		got.Items[i] = s.redact(ctx, got.Items[i])
 	}
 	return got, err
+}
+
+// An Attempt is a request to the sink of a subscription.
+type Attempt = eventdb.Attempt
+
+// ListAttempts returns the delivery log of a subscription, the latest attempt first. The caller needs
+// subscriptions.list on it, and subscriptions.update to see the responses, because they may contain a secret.
+func (s *Service) ListAttempts(ctx context.Context, uid resource.UID) ([]eventdb.Attempt, error) {
+	if _, err := authz.Get(ctx, s.authz, resource.SubscriptionsList, uid, s.store.Subscription); err != nil {
+		return nil, err
+	}
+	attempts, err := s.store.Attempts(ctx, uid)
+	if s.authz.Require(ctx, resource.SubscriptionsUpdate, uid) != nil {
+		for i := range attempts {
+			attempts[i].Response = ""
+		}
+	}
+	return attempts, err
 }
 
 // GetDelivery returns an event that was given up. The caller needs subscriptions.list on it.

@@ -9,7 +9,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/events/eventdb"
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 )
 
 // testEventType is the type of the events that test a subscription. The outbox does not contain them, because they
@@ -23,6 +25,30 @@ type TestResult struct {
 	Took  time.Duration // time until the response
 }
 
+// Resend sends an event of the delivery log of a subscription again, immediately and once. It is like TestSubscription
+// otherwise. It returns fault.NotFound if the log or the outbox no longer has the event.
+func (s *Service) Resend(ctx context.Context, uid resource.UID, event string) (TestResult, error) {
+	if err := s.authz.Require(ctx, resource.SubscriptionsUpdate, uid); err != nil {
+		return TestResult{}, err
+	}
+	v, err := s.store.Subscription(ctx, uid)
+	if err != nil {
+		return TestResult{}, err
+	}
+	a, err := s.store.AttemptOf(ctx, uid, event)
+	if err != nil {
+		return TestResult{}, err
+	}
+	events, err := outbox.Read(ctx, s.store.DB, a.EventSeq-1, 1)
+	if err != nil {
+		return TestResult{}, err
+	}
+	if a.EventSeq == 0 || len(events) == 0 || events[0].ID != event {
+		return TestResult{}, fault.New(fault.NotFound, "Not found: the event %q is no longer stored", event)
+	}
+	return s.sendNow(ctx, v, events[0])
+}
+
 // TestSubscription sends a test event to the sink of a subscription and waits for the response. The caller needs
 // subscriptions.update on it. It returns fault.ResourceExhausted if subscriptions are tested too often.
 func (s *Service) TestSubscription(ctx context.Context, uid resource.UID) (TestResult, error) {
@@ -30,35 +56,43 @@ func (s *Service) TestSubscription(ctx context.Context, uid resource.UID) (TestR
 	if err != nil {
 		return TestResult{}, err
 	}
-	end, err := s.tests.begin(uid, time.Now())
+	return s.sendNow(ctx, v, resource.Event{
+		ID: rand.Text(), Type: testEventType, Subject: uid, Group: v.Group(), Time: s.cfg.Now(),
+		Actor: resource.ActorFrom(ctx),
+	})
+}
+
+// sendNow sends an event to a subscription once, and adds the attempt to its delivery log.
+func (s *Service) sendNow(ctx context.Context, v resource.Subscription, e resource.Event) (TestResult, error) {
+	end, err := s.tests.begin(v.UID, time.Now())
 	if err != nil {
 		return TestResult{}, err
 	}
 	defer end()
-	e := resource.Event{
-		ID: rand.Text(), Type: testEventType, Subject: uid, Group: v.Group(), Time: s.cfg.Now(),
-		Actor: resource.ActorFrom(ctx),
-	}
-	start := time.Now()
-	err = s.cfg.Test(ctx, v, e)
-	out := TestResult{Event: e.ID, Took: time.Since(start).Round(time.Millisecond)}
+	a, err := s.cfg.Test(ctx, v, e)
+	out := TestResult{Event: e.ID, Took: a.Latency.Round(time.Millisecond)}
 	if err != nil {
 		out.Error = err.Error()
 	}
-	return out, nil
+	return out, s.store.AddAttempt(ctx, v.UID, a)
 }
 
 // Test sends an event to the sink of a subscription once. It does not need the lease. It bypasses the queue, so the
 // event neither waits for other events nor is retried.
-func (d *Dispatcher) Test(ctx context.Context, sub resource.Subscription, e resource.Event) error {
+func (d *Dispatcher) Test(
+	ctx context.Context, sub resource.Subscription, e resource.Event,
+) (a eventdb.Attempt, err error) {
 	v, err := encode(d.cfg.Names, d.cfg.Source, e, Body{})
+	if e.Type != testEventType {
+		v, err = d.encode(e)
+	}
 	if err != nil {
-		return err
+		return d.attempt(e), err
 	}
 	client := outbound.Client(d.cfg.Reach)
 	defer client.CloseIdleConnections()
-	_, err = d.post(ctx, recipient{sub, deliveryHeaders(d.cfg.Names, sub), client}, e.ID, v)
-	return err
+	a, _, err = d.post(ctx, recipient{sub, deliveryHeaders(d.cfg.Names, sub), client}, e, v)
+	return a, err
 }
 
 const (

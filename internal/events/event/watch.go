@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 )
 
 const (
@@ -94,7 +95,7 @@ func mark(id string) string {
 func (w *watcher) seek(ctx context.Context, to *page.Cursor) error {
 	if to == nil {
 		w.cursor.Number = w.reader.head()
-		events, err := w.store.Events(ctx, w.cursor.Number-1, 1)
+		events, err := outbox.Read(ctx, w.store.DB, w.cursor.Number-1, 1)
 		if len(events) > 0 && events[0].Seq == w.cursor.Number {
 			w.cursor.Key = mark(events[0].ID)
 		}
@@ -104,7 +105,7 @@ func (w *watcher) seek(ctx context.Context, to *page.Cursor) error {
 	if to.Key == "" { // the position is before the first event
 		return nil
 	}
-	events, err := w.store.Events(ctx, to.Number-1, 1)
+	events, err := outbox.Read(ctx, w.store.DB, to.Number-1, 1)
 	if err == nil && (len(events) == 0 || mark(events[0].ID) != to.Key) {
 		return errPositionExpired()
 	}

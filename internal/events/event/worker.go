@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/events/eventdb"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
@@ -56,6 +57,7 @@ type worker struct {
 	failures int  // number of consecutive failures
 	down     bool // the sink is considered down
 	retryAt  time.Time
+	log      deliveryLog
 
 	cursor    atomic.Int64 // every event up to this sequence number is done
 	saved     int64        // the stored value of cursor; used only by the dispatcher's loop
@@ -78,6 +80,7 @@ func newWorker(d *Dispatcher, sub resource.Subscription, cursor int64, stop cont
 		d: d, sub: sub, headers: deliveryHeaders(d.cfg.Names, sub), client: outbound.Client(d.cfg.Reach),
 		wakeup: make(chan struct{}, 1), stop: stop, read: cursor, saved: cursor,
 	}
+	w.log.failing = sub.Failing
 	w.cursor.Store(cursor)
 	return w
 }
@@ -263,16 +266,18 @@ func (w *worker) start(ctx, sendCtx context.Context, i *item, now time.Time) {
 	i.inFlight, i.last = true, now
 	w.inFlight++
 	w.sending.Go(func() {
-		wait, err := w.send(sendCtx, i.entry)
-		if w.finish(ctx, i, wait, err) {
+		a, wait, err := w.send(sendCtx, i.entry)
+		if w.finish(ctx, i, a, wait, err) {
 			w.wake()
 		}
 	})
 }
 
-// finish records the result of an attempt. If it failed, wait is the time that the sink asked the worker to wait. It
+// finish records the result of the attempt a. If it failed, wait is the time that the sink asked the worker to wait. It
 // reports whether the worker has more to do.
-func (w *worker) finish(ctx context.Context, i *item, wait time.Duration, err error) (more bool) {
+func (w *worker) finish(
+	ctx context.Context, i *item, a eventdb.Attempt, wait time.Duration, err error,
+) (more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i.inFlight = false
@@ -285,6 +290,7 @@ func (w *worker) finish(ctx context.Context, i *item, wait time.Duration, err er
 			}
 		}
 		w.failures, w.down = 0, false
+		w.log.add(a)
 		w.setQueue(slices.DeleteFunc(w.queue, func(queued *item) bool { return queued == i }))
 		w.delivered.Store(true)
 		return len(w.queue) > w.inFlight
@@ -304,17 +310,25 @@ func (w *worker) finish(ctx context.Context, i *item, wait time.Duration, err er
 		w.down = true
 		w.retryAt = asOf.Add(max(w.d.backoff(w.failures-downAfter+1), wait))
 	}
+	a.Next = i.next
+	if w.down && w.retryAt.After(a.Next) {
+		a.Next = w.retryAt
+	}
+	w.log.add(a)
 	return true
 }
 
 // send tries once to deliver an event. Lists of deliveries show the text of err to users.
-func (w *worker) send(ctx context.Context, e *entry) (wait time.Duration, err error) {
+func (w *worker) send(ctx context.Context, e *entry) (a eventdb.Attempt, wait time.Duration, err error) {
 	v, err := e.encode()
 	if err != nil {
 		w.d.cfg.Log.ErrorContext(ctx, "encode an event", "event", e.ID, "err", err)
-		return 0, errors.New("the server could not encode the event")
+		err = errors.New("the server could not encode the event")
+		a = w.d.attempt(e.Event)
+		a.Error = err.Error()
+		return a, 0, err
 	}
-	return w.d.post(ctx, recipient{w.sub, w.headers, w.client}, e.ID, v)
+	return w.d.post(ctx, recipient{w.sub, w.headers, w.client}, e.Event, v)
 }
 
 // A recipient is the destination of a subscription's events.
@@ -324,38 +338,46 @@ type recipient struct {
 	client  *http.Client
 }
 
-// post sends an envelope once. If the recipient does not accept it, post returns an error, and the time that the
-// recipient asks the sender to wait.
-func (d *Dispatcher) post(ctx context.Context, to recipient, id string, v envelope) (wait time.Duration, err error) {
+// post sends an envelope once, and returns the attempt for the delivery log. If the recipient does not accept the
+// event, post also returns an error, and the time that the recipient asks the sender to wait.
+func (d *Dispatcher) post(
+	ctx context.Context, to recipient, e resource.Event, v envelope,
+) (a eventdb.Attempt, wait time.Duration, err error) {
 	ctx, span := trace.Begin(ctx, "deliver an event", "")
+	a = d.attempt(e)
+	start := time.Now()
 	defer func() {
 		span.End(err)
 		outcome := metric.OK
+		a.Latency = time.Since(start)
 		if err != nil {
-			outcome = metric.Failed
+			outcome, a.Error = metric.Failed, err.Error()
 		}
 		d.cfg.Metrics.Deliveries.Add(1, outcome)
 	}()
 	token, err := d.sign(ctx, to.sub.Group(), v.digest)
 	if err != nil {
-		d.cfg.Log.ErrorContext(ctx, "sign an event", "event", id, "err", err)
-		return 0, errors.New("the server could not sign the event")
+		d.cfg.Log.ErrorContext(ctx, "sign an event", "event", e.ID, "err", err)
+		return a, 0, errors.New("the server could not sign the event")
 	}
 	r, err := v.request(ctx, to.sub.Sink, to.headers, token)
 	if err != nil {
-		return 0, errors.New("the sink is not a valid address")
+		return a, 0, errors.New("the sink is not a valid address")
 	}
 	resp, err := to.client.Do(r)
 	if err != nil {
-		return 0, errors.New(outbound.Reason(err))
+		return a, 0, errors.New(outbound.Reason(err))
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, responseLimit) // so that the connection can be reused
+	a.Status = resp.StatusCode
+	beginning, _ := io.ReadAll(io.LimitReader(resp.Body, responseRead)) // a response without a body is valid
+	_, _ = io.CopyN(io.Discard, resp.Body, responseLimit)               // so that the connection can be reused
 	if resp.StatusCode/100 == 2 {
-		return 0, nil
+		return a, 0, nil
 	}
+	a.Response = excerpt(beginning, to.sub.Sink)
 	err = fmt.Errorf("the sink answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
-	return min(maxRetryAfter, retryAfter(resp.Header, d.cfg.Now())), err
+	return a, min(maxRetryAfter, retryAfter(resp.Header, d.cfg.Now())), err
 }
 
 // replay sends the deliveries for which a replay was requested, one after the other.
@@ -371,10 +393,13 @@ func (w *worker) replay(ctx context.Context) error {
 			return err
 		}
 		for _, d := range deliveries {
-			_, err := w.send(ctx, w.d.cache.entry(d.Event))
+			a, _, err := w.send(ctx, w.d.cache.entry(d.Event))
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
+			w.mu.Lock()
+			w.log.add(a)
+			w.mu.Unlock()
 			d.Attempts++
 			d.UpdateTime = w.d.cfg.Now()
 			if err != nil {

@@ -1,10 +1,10 @@
 package eventdb
 
 import (
-	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/grouprule"
 )
 
 // GroupRules returns what happens to the rows of this package's tables when their group is deleted.
-func GroupRules() []store.GroupRule {
-	return []store.GroupRule{store.BlocksGroup("subscriptions", "parent", "subscriptions")}
+func GroupRules() []grouprule.Rule {
+	return []grouprule.Rule{grouprule.Blocks("subscriptions", "parent", "subscriptions")}
 }

@@ -20,6 +20,8 @@ var subscriptions = store.Kind[resource.Subscription]{
 			store.Key(&v.UID),
 			store.Text("sink", &v.Sink),
 			store.Time("create_ms", &v.CreateTime).Order("create_time"),
+			store.OptionalTime("failing_ms", &v.Failing.Since),
+			store.Text("failing_error", &v.Failing.Error),
 			store.Derived("cursor_seq", int64(0)), // InsertSubscription sets the real value
 		}
 	},
@@ -66,6 +68,9 @@ func (s *Store) DeleteSubscription(ctx context.Context, uid resource.UID) error 
 			return err
 		}
 		deleted, err := t.Exec(ctx, `DELETE FROM deliveries WHERE parent = $1`, store.Segment(uid))
+		if err == nil {
+			_, err = t.Exec(ctx, `DELETE FROM delivery_attempts WHERE subscription = $1`, store.Segment(uid))
+		}
 		if err != nil {
 			return err
 		}
@@ -82,7 +87,8 @@ func (s *Store) DeleteSubscription(ctx context.Context, uid resource.UID) error 
 // A Sink is a subscription with its cursor.
 type Sink struct {
 	resource.Subscription
-	Cursor int64 // every event up to this sequence number is delivered or given up
+	Cursor   int64 // every event up to this sequence number is delivered or given up
+	Reported bool  // ReportFailing has recorded the present failures
 }
 
 // Sinks returns up to n subscriptions with a UID greater than after and their cursors, ordered by UID.
@@ -96,12 +102,16 @@ func (s *Store) Sink(ctx context.Context, uid resource.UID) (Sink, error) {
 	return v, store.Missing(err, "subscription", uid)
 }
 
-const selectSink = `SELECT uid, sink, create_ms, cursor_seq FROM subscriptions`
+const selectSink = `SELECT uid, sink, create_ms, cursor_seq, failing_ms, failing_error, failing_reported
+	FROM subscriptions`
 
 func scanSink(row store.Scanner) (v Sink, err error) {
-	var created int64
-	err = row.Scan(&v.UID, &v.Sink, &created, &v.Cursor)
+	var created, failing int64
+	err = row.Scan(&v.UID, &v.Sink, &created, &v.Cursor, &failing, &v.Failing.Error, &v.Reported)
 	v.CreateTime = store.FromMS(created)
+	if failing != 0 {
+		v.Failing.Since = store.FromMS(failing)
+	}
 	return v, err
 }
 

@@ -200,14 +200,24 @@ func advisoryResult(match Match, a vuln.Advisory) Result {
 	return r
 }
 
-// byEmail finds people by their e-mail addresses.
-func (s *Service) byEmail(ctx context.Context, text string) (results []Result, _ error) {
-	if !strings.Contains(text, "@") {
+// minPart is the shortest part of a name or an e-mail address by which people are found, in bytes.
+const minPart = 2
+
+// byPerson finds people by any part of their names or e-mail addresses.
+func (s *Service) byPerson(ctx context.Context, text string) (results []Result, _ error) {
+	if len(text) < minPart {
 		return nil, nil
 	}
-	people, err := s.IAM.PeopleByEmail(ctx, text, perKind)
-	for _, i := range people {
-		results = append(results, result(Identity, ByEmail, i))
+	people, err := s.IAM.ListPeople(ctx, text, page.Params{Size: perKind})
+	for _, p := range people.Items {
+		match := ByName
+		if slices.Contains(p.Emails, text) {
+			match = ByEmail
+		}
+		if string(p.UID) != text && !p.AccountOnly { // others find it by its uid, or find its account
+			results = append(results,
+				result(Identity, match, resource.Info{UID: p.UID, Name: p.Name, DisplayName: p.DisplayName}))
+		}
 	}
 	return results, err
 }

@@ -130,7 +130,7 @@ func (s *Service) Search(ctx context.Context, text string, size int) ([]Result, 
 	}
 	var results []Result
 	for _, find := range []func(*Service, context.Context, string) ([]Result, error){
-		(*Service).byUID, (*Service).byPath, (*Service).byName, (*Service).byEmail, (*Service).byTag,
+		(*Service).byUID, (*Service).byPath, (*Service).byName, (*Service).byPerson, (*Service).byTag,
 		(*Service).byDigest, (*Service).byAdvisory, (*Service).byPURL, (*Service).byRequest,
 	} {
 		found, err := find(s, ctx, text)

@@ -43,7 +43,7 @@ type Limiter struct {
 	slots  chan struct{} // slots that all tenants share; nil without a limit
 
 	mu      sync.Mutex
-	tenants map[resource.UID]*tenantQueue
+	tenants map[resource.Tenant]*tenantQueue
 }
 
 // A tenantQueue holds the slots of one tenant.
@@ -54,7 +54,7 @@ type tenantQueue struct {
 
 // New returns a Limiter on which no task is running.
 func New(l Limits) *Limiter {
-	t := &Limiter{limits: l, tenants: map[resource.UID]*tenantQueue{}}
+	t := &Limiter{limits: l, tenants: map[resource.Tenant]*tenantQueue{}}
 	if l.Total > 0 {
 		t.slots = make(chan struct{}, l.Total)
 	}
@@ -74,7 +74,7 @@ func YieldToWriters() *Limiter {
 // the task has ended. Acquire returns Limits.Busy if too many tasks of the tenant
 // are queued already, or if the wait takes longer than Limits.Wait. It returns the
 // error of ctx if ctx ends first.
-func (t *Limiter) Acquire(ctx context.Context, tenant resource.UID) (release func(), _ error) {
+func (t *Limiter) Acquire(ctx context.Context, tenant resource.Tenant) (release func(), _ error) {
 	if t.limits.Wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, t.limits.Wait, t.limits.Busy)
@@ -125,7 +125,7 @@ func (t *Limiter) freeSlot() {
 }
 
 // enter adds a task to the queue of a tenant. It returns nil if the queue is full.
-func (t *Limiter) enter(tenant resource.UID) *tenantQueue {
+func (t *Limiter) enter(tenant resource.Tenant) *tenantQueue {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	q := t.tenants[tenant]
@@ -141,7 +141,7 @@ func (t *Limiter) enter(tenant resource.UID) *tenantQueue {
 }
 
 // leave removes a task from the queue of its tenant, and the queue if it is empty.
-func (t *Limiter) leave(tenant resource.UID) {
+func (t *Limiter) leave(tenant resource.Tenant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.tenants[tenant].tasks--; t.tenants[tenant].tasks == 0 {

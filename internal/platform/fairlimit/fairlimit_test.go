@@ -18,7 +18,7 @@ func TestYieldToWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := YieldToWriters()
 		run := func(tenant string, d time.Duration) error {
-			release, err := limiter.Acquire(t.Context(), resource.UID(tenant))
+			release, err := limiter.Acquire(t.Context(), resource.Tenant(tenant))
 			if err == nil {
 				time.Sleep(d)
 				release()
@@ -68,7 +68,7 @@ func TestTenants(t *testing.T) {
 		const wait = 10 * time.Second
 		limiter := New(Limits{Total: 5, PerTenant: 2, Wait: wait, Busy: Busy("too many")})
 		acquire := func(tenant string) func() {
-			release, err := limiter.Acquire(t.Context(), resource.UID(tenant))
+			release, err := limiter.Acquire(t.Context(), resource.Tenant(tenant))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -38,6 +38,10 @@ const (
 	MaxByOrganization = 500
 	MaxToAddress      = 20 // to one address, from all organizations
 	MaxBoth           = 5  // from one organization to one address
+
+	// MaxNotices is the limit for notices from one organization to one address. Nothing else counts towards it.
+	// Otherwise an attacker could use up the limit first, and then sign in unnoticed.
+	MaxNotices = 20
 )
 
 // maxLife is the longest time for which a message is retried.
@@ -50,6 +54,7 @@ type Message struct {
 	Subject      string
 	Text         string
 	Expire       time.Time // when the message becomes useless; zero means in three days
+	Notice       bool      // whether the message warns the person about their account
 }
 
 // A Queue accepts messages. A nil Queue ignores them.
@@ -88,15 +93,13 @@ func (q *Queue) Add(ctx context.Context, t *store.Tx, m Message) error {
 		return q.leaveOut(ctx, m, "the address is not one")
 	}
 	created := t.DB.Time()
-	digest := q.digest(m.To)
+	digest := q.digest(m)
 	n, err := maildb.In(t).Counts(ctx, m.Organization, digest, created.Add(-maildb.Remembered))
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case n.ByOrganization >= MaxByOrganization:
-		return q.leaveOut(ctx, m, "the organization has sent too many today")
-	case n.ToAddress >= MaxToAddress, n.Both >= MaxBoth:
-		return q.leaveOut(ctx, m, "the address was sent too many today")
+	}
+	if why := m.overLimit(n); why != "" {
+		return q.leaveOut(ctx, m, why)
 	}
 	body, err := json.Marshal(sealed{m.To, m.Subject, m.Text})
 	if err != nil {
@@ -127,11 +130,29 @@ func (q *Queue) leaveOut(ctx context.Context, m Message, why string) error {
 	return nil
 }
 
-// digest returns a digest of an address that reveals nothing without the key.
-func (q *Queue) digest(address string) []byte {
-	m := hmac.New(sha256.New, q.cfg.Key.Derive("mail addresses"))
-	m.Write([]byte(strings.ToLower(address)))
-	return m.Sum(nil)
+// overLimit returns the reason why a message is not sent, or "". n has the messages of the last day.
+func (m Message) overLimit(n maildb.Counts) string {
+	switch {
+	case m.Notice && n.Both < MaxNotices:
+		return ""
+	case !m.Notice && n.ByOrganization >= MaxByOrganization:
+		return "the organization has sent too many today"
+	case m.Notice, n.ToAddress >= MaxToAddress, n.Both >= MaxBoth:
+		return "the address was sent too many today"
+	}
+	return ""
+}
+
+// digest returns a digest of the address of a message. It reveals nothing without the key. Notices have other digests,
+// because they are counted separately.
+func (q *Queue) digest(m Message) []byte {
+	purpose := "mail addresses"
+	if m.Notice {
+		purpose = "mail addresses of notices"
+	}
+	h := hmac.New(sha256.New, q.cfg.Key.Derive(purpose))
+	h.Write([]byte(strings.ToLower(m.To)))
+	return h.Sum(nil)
 }
 
 // isAddress reports whether text is a plain address in ASCII, without anything

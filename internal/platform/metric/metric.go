@@ -50,7 +50,7 @@ var (
 	deliveries   = []string{OK, Failed, GivenUp}
 	mails        = []string{OK, Failed, GivenUp, Denied}
 	feedOutcomes = []string{Changed, Unchanged, Failed}
-	imports      = []string{"created", "updated", Unchanged, Failed}
+	imports      = []string{"created", "updated", Unchanged, "older", Failed}
 	collected    = []string{"uploads", "links", "blobs", "files", "pulls", "trash", "bytes"}
 	verdicts     = []string{"sound", "rotten", "repaired"}
 	caches       = []string{"tokens", "identities", "issuer_keys", "repos", "advisories", "verdicts", "signatures"}
@@ -80,6 +80,7 @@ const (
 	Limited    = "limited"
 	Missing    = "missing"
 	Remembered = "remembered"
+	Abandoned  = "abandoned"
 	Manifest   = "manifest"
 	Blob       = "blob"
 
@@ -135,9 +136,11 @@ func New(r prometheus.Registerer, capabilities []string) Metrics {
 				"or the upstream said that it is (unchanged), fetched, "+
 				"served from here though the upstream was not asked or gave no answer "+
 				"(stale); and not served because the upstream does not have it (missing), did not have it "+
-				"a moment ago and was not asked again (remembered), was asked too often (limited), refused (denied) or failed.",
+				"a moment ago and was not asked again (remembered), was asked too often (limited), refused (denied) or failed, "+
+				"or because no client waited for it any more (abandoned).",
 			label{"kind", []string{Manifest, Blob}},
-			label{"outcome", []string{Hit, Unchanged, Fetched, Stale, Missing, Remembered, Limited, Denied, Failed}}),
+			label{"outcome", []string{Hit, Unchanged, Fetched, Stale, Missing, Remembered, Limited, Denied, Failed,
+				Abandoned}}),
 		caches: newCounter(r, "holdfast_cache_requests_total", "Lookups in caches, by cache and result.",
 			label{"cache", caches}, label{"result", []string{"hit", "miss"}}),
 	}

@@ -44,9 +44,9 @@ type Config struct {
 	Sparse    bool
 	Redirect  bool
 
-	// NewGate returns the gate that checks pulls. The gate finds signatures with the given reader of images. If
-	// NewGate is nil, no pull is refused.
-	NewGate func(signatures *images.Reader) protocol.Gate
+	// NewGate returns the gate that checks pulls. The gate reads images with the given reader. If NewGate is nil, no
+	// pull is refused.
+	NewGate func(contents *images.Reader) protocol.Gate
 
 	TrustedRoot []byte // content of Sigstore's trusted_root.json, for signers without a root; may be nil
 
@@ -64,6 +64,8 @@ type Config struct {
 	// Repair is Maintainer.Repair. If it is nil, damaged blobs are fetched from the upstream of their repo, if it has
 	// one.
 	Repair func(ctx context.Context, repo resource.UID, digest string) (io.ReadCloser, error)
+
+	IdentityNames func(ctx context.Context, identities []resource.UID) (map[resource.UID]string, error) // as in metadata
 
 	Metrics  metric.Metrics
 	Refusals *denials.Recorder // records refused requests; nil discards them
@@ -97,19 +99,16 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Conf
 	rules.KeepPulls = max(0, c.KeepPulls)
 	s.RepoLookups = c.Metrics.Cache("repos")
 	uploads := upload.New(s, upload.Storage{Storage: b}, c.Log, c.Now)
-	r := &Registry{
-		Pulls:     pulllog.New(s, c.Log),
-		Images:    images.New(s, uploads.Storage, c.TrustedRoot, c.Metrics),
-		Retention: upkeep.NewRetention(rules, c.Log, c.Now),
-	}
+	r := &Registry{Pulls: pulllog.New(s, c.Log), Retention: upkeep.NewRetention(rules, c.Log, c.Now)}
+	r.Mirror = mirror.New(s, iam, uploads, mirror.Config{
+		Upstreams: c.Upstreams, Issuer: i, Key: c.Key, Dir: c.Dir, Metrics: c.Metrics, Log: c.Log, Now: c.Now,
+	})
+	r.Images = images.New(s, uploads.Storage, r.Mirror.OpenBlob, c.TrustedRoot, c.Metrics)
 	var gate protocol.Gate
 	if c.NewGate != nil {
 		gate = c.NewGate(r.Images)
 	}
 	copier := &imagecopy.Copier{Store: s, Sparse: c.Sparse, CountPull: c.CountPull, Gate: gate}
-	r.Mirror = mirror.New(s, iam, uploads, mirror.Config{
-		Upstreams: c.Upstreams, Issuer: i, Key: c.Key, Dir: c.Dir, Metrics: c.Metrics, Log: c.Log, Now: c.Now,
-	})
 	if c.Repair == nil {
 		c.Repair = r.Mirror.OpenBlob
 	}
@@ -125,7 +124,7 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Conf
 	r.metadata = metadata.Config{
 		Host: c.Host, Store: s, Rules: rules, IAM: iam, Authz: a, Images: r.Images, Mirror: r.Mirror, Copier: copier,
 		Retention: r.Retention, TrustedRoot: c.TrustedRoot, Fetches: c.Upstreams != nil, Outbound: c.Outbound,
-		Key: c.Key, Now: c.Now,
+		Key: c.Key, Now: c.Now, IdentityNames: c.IdentityNames,
 	}
 	return r
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/assembly"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -171,7 +172,7 @@ func TestAttackManyTags(t *testing.T) {
 		close(done)
 		others.Wait()
 		r.want(t, call{method: "GET", path: "/v2/" + repo + "/manifests/t7", who: "owner"}, 404)
-		events, err := s.Events(t.Context(), 0, 100_000)
+		events, err := outbox.Read(t.Context(), s.DB, 0, 100_000)
 		must(t, err)
 		untagged, between := 0, 0
 		for _, e := range events {

@@ -550,16 +550,10 @@ func TestFollowRuns(t *testing.T) {
 				r.deleteTag(t, fmt.Sprint("v", i%5))
 			}
 		}
-		for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		until(t, "the source, the copy and the copy of the copy have the same tags", func() bool {
 			want := r.tags(t, r.source.UID)
-			if maps.Equal(want, r.tags(t, r.copy.UID)) && maps.Equal(want, r.tags(t, chained.UID)) {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("the source has %v, the copy %v, the copy of the copy %v", want, r.tags(t, r.copy.UID),
-					r.tags(t, chained.UID))
-			}
-		}
+			return maps.Equal(want, r.tags(t, r.copy.UID)) && maps.Equal(want, r.tags(t, chained.UID))
+		})
 	})
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/registry/upkeep"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -450,7 +451,7 @@ func TestMirrorSignsIn(t *testing.T) {
 		if bytes.Contains(sealed, []byte(originPassword)) {
 			t.Error("the password is not sealed")
 		}
-		events, err := s.Events(t.Context(), 0, 1000)
+		events, err := outbox.Read(t.Context(), s.DB, 0, 1000)
 		must(t, err)
 		for _, e := range events {
 			if bytes.Contains(append(e.Before, e.After...), []byte(originPassword)) {

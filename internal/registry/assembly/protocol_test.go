@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry/assembly"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
@@ -204,7 +205,7 @@ func manyTags(n int) string {
 // stored something.
 func everyRow(t *testing.T, s *storetest.Store) string {
 	t.Helper()
-	all, err := s.Events(t.Context(), 0, 1_000_000)
+	all, err := outbox.Read(t.Context(), s.DB, 0, 1_000_000)
 	must(t, err)
 	stale, err := s.StaleUploads(t.Context(), "", time.Now().Add(time.Hour), 1000)
 	must(t, err)

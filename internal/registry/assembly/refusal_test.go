@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/events/denials"
 	"github.com/holdfast-dev/holdfast/internal/registry/assembly"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -47,7 +48,7 @@ func TestRegistryRefusals(t *testing.T) {
 	ask("/v2/", "")
 	ask("/v2/acme/team/app/blobs/uploads/", "not.a.token")
 	recorder.Flush(t.Context())
-	events, err := s.Events(t.Context(), 0, 1000)
+	events, err := outbox.Read(t.Context(), s.DB, 0, 1000)
 	must(t, err)
 	counts := map[resource.UID]int64{}
 	for _, e := range events {

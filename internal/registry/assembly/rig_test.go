@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/assembly"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // A rig is a running registry with an organization acme, a folder acme/team in it, and one identity for each role,
@@ -87,14 +88,11 @@ func newRigOn(t testing.TB, s *storetest.Store, blobs blob.Storage, cfg assembly
 
 const patience = 90 * time.Second // timeout for expected events
 
-// until waits until a condition is true. It fails the test after patience.
+// until waits until a condition is true, and logs the condition.
 func until(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not so after %s: %s", patience, what)
-		}
-	}
+	t.Log("waiting: " + what)
+	testkit.Until(t, done)
 }
 
 func must(t testing.TB, err error) {

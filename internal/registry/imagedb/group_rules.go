@@ -1,10 +1,10 @@
 package imagedb
 
 import (
-	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/grouprule"
 )
 
 // GroupRules returns what happens to the rows of this package's tables when their group is deleted.
-func GroupRules() []store.GroupRule {
-	return store.BelongsTo("repos", "images", "group_images")
+func GroupRules() []grouprule.Rule {
+	return grouprule.BelongsTo("repos", "images", "group_images")
 }

@@ -1,9 +1,11 @@
 package imagedb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -13,8 +15,8 @@ import (
 )
 
 // Images wait for their inspection in a queue that all replicas share. Images that were just pushed come before
-// images that are inspected again. Within a rank, organizations take turns, so that an organization with many images
-// does not delay the others.
+// images that are inspected again. Within a rank, tenants share the processor time: see share.go. So a tenant with many
+// images, or with costly ones, does not delay the others.
 
 // A QueuedImage is an image that a replica has taken from the queue.
 type QueuedImage struct {
@@ -28,8 +30,9 @@ type QueuedImage struct {
 	root, due int64
 }
 
-// ReserveImage takes the next image from the queue and leases it for a time. It takes an image of the next
-// organization after the one of last, so that organizations take turns. It reports false if nothing is due.
+// ReserveImage takes the next image from the queue, leases it for a time, and charges its tenant with minCost. Among
+// tenants that have used the same time, it takes an image of the next organization after the one of last. It reports
+// false if nothing is due.
 func (s *Store) ReserveImage(
 	ctx context.Context, last *QueuedImage, life time.Duration,
 ) (q QueuedImage, ok bool, _ error) {
@@ -42,10 +45,8 @@ func (s *Store) ReserveImage(
 		if err != nil || !found {
 			return q, false, err
 		}
-		n, err := s.Exec(ctx, `UPDATE images SET due_ms = `+s.Engine.Clock+` + $4, tries = tries + 1
-			WHERE repo = $1 AND digest = $2 AND due_ms = $3`,
-			store.Segment(q.Repo), q.Digest, q.due, life.Milliseconds())
-		if err != nil || n == 1 {
+		taken, err := s.take(ctx, q, life)
+		if err != nil || taken {
 			q.Tries++
 			return q, err == nil, err
 		}
@@ -54,17 +55,64 @@ func (s *Store) ReserveImage(
 	return q, false, nil
 }
 
-// nextImage finds an image that is due, and stores it in q. It chooses the lowest rank that has a due image and,
-// within the rank, the next organization after the given one.
+// take leases an image that nextImage has found, and charges its tenant. It reports false if another replica has taken
+// the image.
+func (s *Store) take(ctx context.Context, q QueuedImage, life time.Duration) (taken bool, _ error) {
+	tenant := s.tenantNumber(ctx, q.Repo)
+	err := s.write(ctx, func(t Tx) error {
+		n, err := t.Exec(ctx, `UPDATE images SET due_ms = `+s.Engine.Clock+` + $4, tries = tries + 1
+			WHERE repo = $1 AND digest = $2 AND due_ms = $3`,
+			store.Segment(q.Repo), q.Digest, q.due, life.Milliseconds())
+		if taken = n == 1; err != nil || !taken {
+			return err
+		}
+		return t.charge(ctx, tenant, minCost)
+	})
+	return taken, err
+}
+
+// waitingRoots returns the organizations with images that are due in a rank, sorted by their numbers.
+func (s *Store) waitingRoots(
+	ctx context.Context, rank int, rankColumn, dueColumn string,
+) (roots []waitingRoot, _ error) {
+	first := `(SELECT min(i.root) FROM images AS i WHERE i.` + rankColumn + ` = $1 AND i.` + dueColumn + ` IS NOT NULL`
+	text := `WITH RECURSIVE roots (root) AS (SELECT ` + first + `)
+		UNION ALL SELECT ` + first + ` AND i.root > roots.root) FROM roots WHERE roots.root IS NOT NULL)
+		SELECT r.root, coalesce((SELECT i.uid FROM images AS i WHERE i.` + rankColumn + ` = $1 AND i.root = r.root
+			AND i.` + dueColumn + ` <= ` + s.Engine.Clock + ` ORDER BY i.` + dueColumn + ` LIMIT 1), '')
+		FROM roots AS r WHERE r.root IS NOT NULL`
+	err := s.Rows(ctx, text, []any{rank}, func(row store.Scanner) (bool, error) {
+		var r waitingRoot
+		err := row.Scan(&r.root, &r.repo)
+		if r.repo != "" {
+			roots = append(roots, r)
+		}
+		return false, err
+	})
+	slices.SortFunc(roots, func(a, b waitingRoot) int { return cmp.Compare(a.root, b.root) })
+	return roots, err
+}
+
+// nextImage finds an image that is due, and stores it in q. It chooses the lowest rank that has a due image and, within
+// the rank, the tenant that has used the least time.
 func (s *Store) nextImage(ctx context.Context, after int64, q *QueuedImage) (bool, error) {
 	for rank := range registrydb.Ranks {
-		for _, roots := range []string{`root > $2`, `root <= $2`} {
-			err := s.Row(ctx, `SELECT uid, digest, root, tries, due_ms FROM images WHERE rank = $1 AND `+roots+`
-				AND due_ms <= `+s.Engine.Clock+` ORDER BY root, due_ms LIMIT 1`, []any{rank, after},
-				&q.Repo, &q.Digest, &q.root, &q.Tries, &q.due)
-			if q.Again = rank == registrydb.RankAgain; !errors.Is(err, sql.ErrNoRows) {
-				return err == nil, err
-			}
+		roots, err := s.waitingRoots(ctx, rank, "rank", "due_ms")
+		if err != nil {
+			return false, err
+		}
+		if len(roots) == 0 {
+			continue
+		}
+		root, err := s.cheapest(ctx, roots, after)
+		if err != nil {
+			return false, err
+		}
+		err = s.Row(ctx, `SELECT uid, digest, root, tries, due_ms FROM images WHERE rank = $1 AND root = $2
+			AND due_ms <= `+s.Engine.Clock+` ORDER BY due_ms LIMIT 1`, []any{rank, root},
+			&q.Repo, &q.Digest, &q.root, &q.Tries, &q.due)
+		if q.Again = rank == registrydb.RankAgain; !errors.Is(err, sql.ErrNoRows) {
+			return err == nil, err
 		}
 	}
 	return false, nil
@@ -125,6 +173,18 @@ func (s *Store) QueueLength(ctx context.Context) (n int64, _ error) {
 	err := s.Row(ctx, `SELECT count(*) FROM (SELECT 1 FROM images WHERE due_ms IS NOT NULL LIMIT $1) AS q`,
 		[]any{most}, &n)
 	return n, err
+}
+
+// OldestQueued returns the time at which the first of the images that wait for their first inspection was pushed. It
+// returns the zero time if none waits. It considers 10,000 images.
+func (s *Store) OldestQueued(ctx context.Context) (time.Time, error) {
+	var oldest *int64
+	err := s.Row(ctx, `SELECT min(q.update_ms) FROM (SELECT update_ms FROM images WHERE rank = $1 AND due_ms IS NOT NULL
+		LIMIT 10000) AS q`, []any{registrydb.RankPushed}, &oldest)
+	if err != nil || oldest == nil {
+		return time.Time{}, err
+	}
+	return store.FromMS(*oldest), nil
 }
 
 // sweepBatch is the number of rows that one transaction of a sweep changes.

@@ -92,29 +92,34 @@ func byChunk(numbers []int64) (chunks [][]int64) {
 	return chunks
 }
 
-// UnknownImages returns how many images in groups or repos wait for their inspection, and how many could not be
-// inspected.
-func (s *Store) UnknownImages(ctx context.Context, reach []resource.UID) (waiting, unclear int, _ error) {
+// An UnknownCount contains numbers of images whose packages are unknown.
+type UnknownCount struct {
+	Waiting       int // images that wait for their inspection
+	NotUnderstood int // images that could not be inspected
+	Numbered      int // images among them with a number, because they were inspected before or have SBOMs
+}
+
+// UnknownImages counts the images in groups or repos whose packages are unknown.
+func (s *Store) UnknownImages(ctx context.Context, reach []resource.UID) (c UnknownCount, _ error) {
 	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT i.uid, i.state, count(*) FROM %s AS s CROSS JOIN images AS i
+	text := fmt.Sprintf(`SELECT i.uid, i.state, count(*), count(i.number) FROM %s AS s CROSS JOIN images AS i
 		WHERE i.root = s.v AND (i.state = 0 OR i.state = 2) GROUP BY i.uid, i.state`, s.Engine.Unnest(&q, rootsOf(reach)))
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var repo resource.UID
 		var state registry.ImageState
-		var n int
-		if err := row.Scan(&repo, &state, &n); err != nil {
+		var n, numbered int
+		if err := row.Scan(&repo, &state, &n, &numbered); err != nil || !store.Covered(reach, repo) {
 			return false, err
 		}
-		switch {
-		case !store.Covered(reach, repo):
-		case state == registry.ImageWaiting:
-			waiting += n
-		default:
-			unclear += n
+		c.Numbered += numbered
+		if state == registry.ImageWaiting {
+			c.Waiting += n
+		} else {
+			c.NotUnderstood += n
 		}
 		return false, nil
 	})
-	return waiting, unclear, err
+	return c, err
 }
 
 func rootsOf(reach []resource.UID) (roots []int64) {

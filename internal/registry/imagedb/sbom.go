@@ -59,13 +59,22 @@ func (s *Store) ReserveSBOMs(
 // nextSBOMs finds an image whose documents are due. It chooses among images as nextImage does.
 func (s *Store) nextSBOMs(ctx context.Context, after int64, q *QueuedImage) (bool, error) {
 	for rank := range registrydb.Ranks {
-		for _, roots := range []string{`root > $2`, `root <= $2`} {
-			err := s.Row(ctx, `SELECT uid, digest, root, sbom_due_ms FROM images WHERE sbom_rank = $1 AND `+roots+`
-				AND sbom_due_ms <= `+s.Engine.Clock+` ORDER BY root, sbom_due_ms LIMIT 1`, []any{rank, after},
-				&q.Repo, &q.Digest, &q.root, &q.due)
-			if q.Again = rank == registrydb.RankAgain; !errors.Is(err, sql.ErrNoRows) {
-				return err == nil, err
-			}
+		roots, err := s.waitingRoots(ctx, rank, "sbom_rank", "sbom_due_ms")
+		if err != nil {
+			return false, err
+		}
+		if len(roots) == 0 {
+			continue
+		}
+		root, err := s.cheapest(ctx, roots, after)
+		if err != nil {
+			return false, err
+		}
+		err = s.Row(ctx, `SELECT uid, digest, root, sbom_due_ms FROM images WHERE sbom_rank = $1 AND root = $2
+			AND sbom_due_ms <= `+s.Engine.Clock+` ORDER BY sbom_due_ms LIMIT 1`, []any{rank, root},
+			&q.Repo, &q.Digest, &q.root, &q.due)
+		if q.Again = rank == registrydb.RankAgain; !errors.Is(err, sql.ErrNoRows) {
+			return err == nil, err
 		}
 	}
 	return false, nil

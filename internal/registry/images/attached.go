@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/fairlimit"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/evidence"
 	"github.com/holdfast-dev/holdfast/internal/registry/oci"
@@ -26,28 +27,33 @@ const (
 	maxAttached  = 100              // attached manifests that are examined for an image, newest first
 	MaxDocuments = 32 << 20         // bytes of documents that are read for one response
 	maxAbout     = 256 << 10        // bytes of an attached manifest; larger manifests are ignored
-	maxReaders   = 2                // number of requests that may read documents at the same time
+	maxReaders   = 3                // number of requests that may read documents at the same time
 	readerWait   = 20 * time.Second // longest time that a request waits for another one to finish
+
+	maxReadersOfOne  = 1  // number of requests of one tenant that may read documents at the same time
+	maxQueuedReaders = 32 // number of requests of one tenant that read documents or wait
 )
 
-// Acquire waits until the caller may read documents, and returns fault.ResourceExhausted after readerWait. The caller
-// keeps its slot until ctx ends. That is when the response is complete but not yet sent. If the slot were kept until
-// the client has read the response, two slow clients would block all others.
-func (r *Reader) Acquire(ctx context.Context) error {
-	late := time.NewTimer(readerWait)
-	defer late.Stop()
-	select {
-	case r.readers <- struct{}{}:
-		context.AfterFunc(ctx, func() { <-r.readers })
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-late.C:
-		busy := fault.New(fault.ResourceExhausted,
-			"Resource exhausted: too many requests read documents of images just now; try again")
-		busy.RetryIn = readerWait
-		return busy
+// newReaderLimiter returns the limiter of the requests that read documents. A tenant with many requests cannot use
+// all slots, and its requests wait for each other.
+func newReaderLimiter() *fairlimit.Limiter {
+	busy := fairlimit.Busy("too many requests read documents of images just now")
+	busy.RetryIn = readerWait
+	return fairlimit.New(fairlimit.Limits{
+		Total: maxReaders, PerTenant: maxReadersOfOne, QueuedPerTenant: maxQueuedReaders, Wait: readerWait, Busy: busy,
+	})
+}
+
+// Acquire waits until a tenant may read documents, and returns fault.ResourceExhausted after readerWait, or if too many
+// requests of the tenant wait. The caller keeps its slot until ctx ends. That is when the response is complete but not
+// yet sent. If the slot were kept until the client has read the response, slow clients would block all others.
+func (r *Reader) Acquire(ctx context.Context, tenant resource.Tenant) error {
+	release, err := r.readers.Acquire(ctx, tenant)
+	if err != nil {
+		return err
 	}
+	context.AfterFunc(ctx, release)
+	return nil
 }
 
 // A Budget limits the bytes of documents that are read for one response.

@@ -18,13 +18,17 @@ type Layer struct {
 	// Here reports whether the repo has the bytes of the layer.
 	Here func(context.Context) (bool, error)
 
+	// IsDocument reports whether the layer is a JSON document, such as a signature, so that no client can unpack it. The
+	// bytes decide, because clients unpack archives of any media type. The result is false for a large layer.
+	IsDocument func(context.Context) (bool, error)
+
 	// Open returns the bytes of the layer. It returns fault.NotFound if the repo does not have them, because the
 	// layer is non-distributable or the image is sparse.
 	Open func(context.Context) (io.ReadCloser, error)
 }
 
-// IsFiles reports whether the media type of a layer is the type of an archive, compressed or not.
-func (l Layer) IsFiles() bool {
+// isArchive reports whether the media type of a layer is the type of an archive, compressed or not.
+func (l Layer) isArchive() bool {
 	return strings.Contains(l.MediaType, ".tar") || strings.HasSuffix(l.MediaType, "+tar")
 }
 
@@ -38,17 +42,23 @@ func (r *Reader) Layers(ctx context.Context, repo resource.UID, digest string) (
 	var all []Layer
 	for _, d := range doc.Layers {
 		blob := d.Digest.String()
-		all = append(all, Layer{Layer: registry.Layer{Digest: blob, MediaType: d.MediaType, Size: d.Size},
-			Here: func(ctx context.Context) (bool, error) {
-				_, err := r.store.Blob(ctx, repo, blob)
-				if errors.Is(err, fault.NotFound) {
-					return false, nil
-				}
-				return err == nil, err
-			},
-			Open: func(ctx context.Context) (io.ReadCloser, error) {
-				return r.openBlob(ctx, repo, blob)
-			}})
+		layer := Layer{Layer: registry.Layer{Digest: blob, MediaType: d.MediaType, Size: d.Size}}
+		layer.Here = func(ctx context.Context) (bool, error) {
+			_, err := r.store.Blob(ctx, repo, blob)
+			if errors.Is(err, fault.NotFound) {
+				return false, nil
+			}
+			return err == nil, err
+		}
+		layer.IsDocument = func(ctx context.Context) (bool, error) {
+			if layer.isArchive() {
+				return false, nil
+			}
+			content, err := r.readBlob(ctx, repo, blob, maxLayers)
+			return isDocument(content), err
+		}
+		layer.Open = func(ctx context.Context) (io.ReadCloser, error) { return r.openBlob(ctx, repo, blob) }
+		all = append(all, layer)
 	}
 	return all, nil
 }

@@ -28,7 +28,7 @@ const (
 	maxSignatures    = 50      // signatures of the image; the indexes that list it have the same limit together
 	maxOfOne         = 25      // signatures in one manifest, so that one manifest cannot hide all other signatures
 	maxSignedIndexes = 10      // indexes that list the image; signatures of further indexes are not read
-	maxLayers        = 8 << 20 // bytes of layers that onlyDocuments reads
+	maxLayers        = 8 << 20 // bytes of layers that are read to find out whether they are documents
 	maxProblem       = 200     // bytes of Verified.Problem
 
 	// maxIdentity is the longest issuer or subject, in bytes. It is limited because both are cached, and the owner of
@@ -53,7 +53,7 @@ type Verified struct {
 type verifier struct {
 	outcomes *lru.Cache[outcomeKey, []outcome]
 	trusts   *lru.Cache[[32]byte, trust]
-	turns    *fairlimit.Limiter // one verification at a time for each organization, because it may take long
+	turns    *fairlimit.Limiter // one verification at a time for each tenant, because it may take long
 }
 
 // An outcomeKey identifies the outcomes of verifying the signatures of an image that one manifest contains, with one
@@ -173,30 +173,38 @@ func (r *Reader) SignedBy(
 	return "", why, err
 }
 
-// onlyDocuments reports whether all layers of a manifest are JSON documents. cosign attaches such manifests to
-// images, and gives them the media types of an image. No client can run them, whatever their media types are, because
-// a JSON document cannot be an archive of files.
+// onlyDocuments reports whether all layers of a manifest are JSON documents, and its configuration names no others.
+// cosign attaches such manifests to images, and gives them the media types of an image.
 func (r *Reader) onlyDocuments(ctx context.Context, repo resource.UID, digest string) (bool, error) {
 	m, err := r.store.Manifest(ctx, repo, digest)
 	if err != nil {
 		return false, err
 	}
-	var doc struct{ Layers []ocispec.Descriptor }
-	if json.Unmarshal(m.Body, &doc) != nil || len(doc.Layers) == 0 || len(doc.Layers) > maxSignatures {
+	var doc struct {
+		Layers   []ocispec.Descriptor
+		FSLayers []json.RawMessage // layers in Docker's first format
+	}
+	if json.Unmarshal(m.Body, &doc) != nil || doc.FSLayers != nil || len(doc.Layers) == 0 ||
+		len(doc.Layers) > maxSignatures {
 		return false, nil
 	}
 	room := int64(maxLayers)
 	for _, l := range doc.Layers {
 		text, err := r.readBlob(ctx, repo, l.Digest.String(), room)
-		if err != nil {
+		if err != nil || !isDocument(text) {
 			return false, err
-		}
-		if _, err := tar.NewReader(bytes.NewReader(text)).Next(); err == nil || !json.Valid(text) {
-			return false, nil
 		}
 		room -= int64(len(text))
 	}
-	return true, nil
+	extra, err := r.NamesOtherLayers(ctx, repo, digest)
+	return !extra, err
+}
+
+// isDocument reports whether content is a JSON document. No client can unpack it, whatever its media type is, because
+// JSON is neither an archive of files nor compressed.
+func isDocument(content []byte) bool {
+	_, err := tar.NewReader(bytes.NewReader(content)).Next()
+	return err != nil && json.Valid(content)
 }
 
 // signerOf is SignedBy for content that needs a signature.
@@ -381,7 +389,7 @@ func (r *Reader) outcomes(
 	if len(unknown) == 0 {
 		return all, nil
 	}
-	end, err := r.verifier.turns.Acquire(ctx, repo.Root())
+	end, err := r.verifier.turns.Acquire(ctx, r.store.Tenant(ctx, repo))
 	if err != nil {
 		return nil, err
 	}

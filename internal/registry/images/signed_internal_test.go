@@ -27,14 +27,14 @@ func TestVerifierTurns(t *testing.T) {
 	var at [2]atomic.Int32
 	for i := range 100 {
 		running.Go(func() {
-			organization, n := []resource.UID{"a", "b"}[i%2], &at[i%2]
-			end, err := v.Acquire(t.Context(), organization)
+			tenant, n := []resource.Tenant{"a", "b"}[i%2], &at[i%2]
+			end, err := v.Acquire(t.Context(), tenant)
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			if n.Add(1) != 1 {
-				t.Errorf("%s has two turns", organization)
+				t.Errorf("%s has two turns", tenant)
 			}
 			n.Add(-1)
 			end()

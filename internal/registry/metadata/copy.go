@@ -37,7 +37,7 @@ func (s *Service) CopyImages(ctx context.Context, c registry.CopyRequest) (regis
 	if err != nil {
 		return registry.ImageCopy{}, err
 	}
-	if err := s.images.Acquire(ctx); err != nil {
+	if err := s.images.Acquire(ctx, s.authz.Tenant(ctx)); err != nil {
 		return registry.ImageCopy{}, err
 	}
 	set := s.copier.NewSet(c.From, public, c.WithReferrers)

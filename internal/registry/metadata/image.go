@@ -57,22 +57,38 @@ func (s *Service) variant(ctx context.Context, repo resource.UID, digest, arch s
 // caller.
 func (s *Service) Variant(
 	ctx context.Context, repo resource.UID, reference, architecture string,
-) (none registry.Variant, _ error) {
+) (registry.Variant, error) {
+	chosen, _, err := s.ChooseVariant(ctx, repo, reference, architecture)
+	return chosen, err
+}
+
+// ChooseVariant is like Variant. It also returns the other images of the index.
+func (s *Service) ChooseVariant(
+	ctx context.Context, repo resource.UID, reference, architecture string,
+) (chosen registry.Variant, others []registry.Variant, _ error) {
 	if _, err := s.store.Repo(ctx, repo); err != nil { // checks the whole UID, not only its last segment
-		return none, err
+		return chosen, nil, err
 	}
 	if !resource.ValidDigest(reference) && !registry.ValidTag(reference) {
-		return none, fault.Field("reference", "is neither a digest nor a tag")
+		return chosen, nil, fault.Field("reference", "is neither a digest nor a tag")
 	}
 	m, err := s.store.StatManifest(ctx, repo, reference)
 	if err != nil {
-		return none, err
+		return chosen, nil, err
 	}
 	image, err := s.images.Image(ctx, repo, m.Digest)
 	if err != nil {
-		return none, err
+		return chosen, nil, err
 	}
-	return images.Choose(image, architecture)
+	if chosen, err = images.Choose(image, architecture); err != nil {
+		return chosen, nil, err
+	}
+	for _, v := range image.Variants {
+		if v.Digest != chosen.Digest {
+			others = append(others, v)
+		}
+	}
+	return chosen, others, nil
 }
 
 // clip shortens a text that a client has sent, for an error message.

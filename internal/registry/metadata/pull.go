@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A NamedPull is a pull or push with the names of its repo and identity. A name is "" if the resource was deleted.
+// A NamedPull is a pull or push with the names of its repo and identity. A name is "" if the resource was deleted, and
+// the name and the address of an identity are "" if the caller may not see it.
 type NamedPull struct {
 	registry.Pull
 	Path string // path of the repo: the names of its groups and its own name
@@ -41,26 +42,41 @@ func (s *Service) ListPulls(ctx context.Context, f resource.Filter, p page.Param
 	return page.With(got, named), err
 }
 
-// addNames adds the names of repos and identities to pulls. It takes three queries.
+// addNames adds the names of repos, and of those identities that the caller may see. It removes the addresses of other
+// identities: strangers can pull from a public repo, and their names and addresses belong to their organization.
 func (s *Service) addNames(ctx context.Context, all []registry.Pull) ([]NamedPull, error) {
-	people := map[resource.UID]string{}
-	var repos []resource.UID
+	var people, repos []resource.UID
 	for _, p := range all {
-		people[p.Identity] = ""
+		people = append(people, p.Identity)
 		repos = append(repos, p.Repo())
 	}
 	paths, err := s.Paths(ctx, repos)
 	if err != nil {
 		return nil, err
 	}
-	if err := fill(ctx, people, s.iam.Identities, func(i resource.Identity) { people[i.UID] = i.Name }); err != nil {
+	names, err := s.identityNames(ctx, people)
+	if err != nil {
 		return nil, err
 	}
 	var named []NamedPull
 	for _, p := range all {
-		named = append(named, NamedPull{p, paths[p.Repo()], people[p.Identity]})
+		name, seen := names[p.Identity]
+		if !seen && p.Identity != "" {
+			p.Remote = ""
+		}
+		named = append(named, NamedPull{p, paths[p.Repo()], name})
 	}
 	return named, nil
+}
+
+// identityNames returns the names of those identities that the caller may see.
+func (s *Service) identityNames(ctx context.Context, all []resource.UID) (map[resource.UID]string, error) {
+	slices.Sort(all)
+	all = slices.DeleteFunc(slices.Compact(all), func(uid resource.UID) bool { return uid == "" })
+	if len(all) == 0 || s.cfg.IdentityNames == nil {
+		return nil, nil
+	}
+	return s.cfg.IdentityNames(ctx, all)
 }
 
 // Paths returns the paths of repos in the registry: the names of their groups and their own

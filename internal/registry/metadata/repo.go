@@ -109,7 +109,7 @@ func (s *Service) source(ctx context.Context, text string) (registry.Repo, error
 		if len(path) > resource.MaxDepth {
 			return registry.Repo{}, no
 		}
-		if uid, err = s.store.RepoAt(ctx, path); err != nil {
+		if uid, err = s.store.UncachedRepo(ctx, path); err != nil {
 			return registry.Repo{}, hide(err, no)
 		}
 	}

@@ -20,8 +20,8 @@ var (
 	}
 )
 
-// A RetentionPlan lists the images that rules delete or would delete, with the name of the identity that last pulled
-// each image.
+// A RetentionPlan lists the images that rules delete or would delete, with the names of those identities that last
+// pulled an image and that the caller may see.
 type RetentionPlan struct {
 	retentiondb.RetentionPlan
 	Pullers map[resource.UID]string
@@ -68,7 +68,8 @@ func (s *Service) DeleteRetention(ctx context.Context, place resource.UID) error
 
 // PreviewRetention returns the images that the rules of a repo would delete now. The caller needs manifest.delete,
 // tag.delete, repo.list and tag.list on the repo. It needs the capabilities to delete because a preview locks these
-// images. If the caller also holds identity.list, the result names the identity that last pulled each image.
+// images. If the caller also holds identity.list, the result contains the identity that last pulled each image, and its
+// name if the caller may see it.
 func (s *Service) PreviewRetention(ctx context.Context, repo resource.UID) (RetentionPlan, error) {
 	return s.applyRetention(resource.WithDryRun(ctx), repo, retentiondb.RetentionOrder{})
 }
@@ -95,20 +96,17 @@ func (s *Service) applyRetention(
 	if err != nil {
 		return plan, err
 	}
-	plan.Pullers = map[resource.UID]string{}
-	if s.authz.Require(ctx, resource.IdentityList, repo) != nil {
-		for i := range plan.Going {
-			if last := plan.Going[i].LastPull; last != nil {
-				last.Identity = ""
-			}
-		}
-		return plan, nil
-	}
-	for _, g := range plan.Going {
-		if g.LastPull != nil {
-			plan.Pullers[g.LastPull.Identity] = ""
+	named := s.authz.Require(ctx, resource.IdentityList, repo) == nil
+	var pullers []resource.UID
+	for i := range plan.Going {
+		last := plan.Going[i].LastPull
+		switch {
+		case last != nil && named:
+			pullers = append(pullers, last.Identity)
+		case last != nil:
+			last.Identity = ""
 		}
 	}
-	err = fill(ctx, plan.Pullers, s.iam.Identities, func(i resource.Identity) { plan.Pullers[i.UID] = i.Name })
+	plan.Pullers, err = s.identityNames(ctx, pullers)
 	return plan, err
 }

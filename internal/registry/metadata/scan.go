@@ -39,7 +39,7 @@ func (s *Service) SBOM(ctx context.Context, repo resource.UID, digest, architect
 		resource.ManifestMetadataList); err != nil {
 		return SBOM{}, err
 	}
-	if err := s.images.Acquire(ctx); err != nil {
+	if err := s.images.Acquire(ctx, s.authz.Tenant(ctx)); err != nil {
 		return SBOM{}, err
 	}
 	return s.sbom(ctx, repo, digest, architecture, images.NewBudget())
@@ -52,7 +52,7 @@ func (s *Service) RawSBOM(
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.SBOMsList); err != nil {
 		return images.Attached{}, err
 	}
-	if err := s.images.Acquire(ctx); err != nil {
+	if err := s.images.Acquire(ctx, s.authz.Tenant(ctx)); err != nil {
 		return images.Attached{}, err
 	}
 	found, err := s.sbom(ctx, repo, digest, architecture, images.NewBudget())
@@ -83,7 +83,7 @@ func (s *Service) Packages(ctx context.Context, repo resource.UID, wanted []Imag
 	if len(wanted) > maxImages {
 		return nil, fault.Field("items", "must be at most %d", maxImages)
 	}
-	if err := s.images.Acquire(ctx); err != nil {
+	if err := s.images.Acquire(ctx, s.authz.Tenant(ctx)); err != nil {
 		return nil, err
 	}
 	var all []SBOM
@@ -154,7 +154,7 @@ func (s *Service) ImageReport(ctx context.Context, repo resource.UID, digest str
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ImageReportsList); err != nil {
 		return Report{}, err
 	}
-	if err := s.images.Acquire(ctx); err != nil {
+	if err := s.images.Acquire(ctx, s.authz.Tenant(ctx)); err != nil {
 		return Report{}, err
 	}
 	found, err := s.reports(ctx, repo, digest)
@@ -186,7 +186,7 @@ const maxVEX = 10
 // Statements returns the OpenVEX documents that are attached to an image, newest first. They state what the
 // identities that pushed them claim. It does not authorize the caller. It returns fault.NotFound if there are none.
 func (s *Service) Statements(ctx context.Context, repo resource.UID, digest string) (all []images.Attached, _ error) {
-	if err := s.images.Acquire(ctx); err != nil {
+	if err := s.images.Acquire(ctx, s.authz.Tenant(ctx)); err != nil {
 		return nil, err
 	}
 	search := images.Search{Repo: repo, What: "OpenVEX document", Most: maxVEX, Budget: images.NewBudget()}
@@ -218,7 +218,7 @@ func (s *Service) Reports(
 	if err != nil {
 		return nil, err
 	}
-	if err := s.images.Acquire(ctx); err != nil {
+	if err := s.images.Acquire(ctx, s.authz.Tenant(ctx)); err != nil {
 		return nil, err
 	}
 	if len(repos) == 0 {
@@ -288,7 +288,7 @@ func (s *Service) Tallies(
 	if err != nil {
 		return nil, err
 	}
-	if err := s.images.Acquire(ctx); err != nil {
+	if err := s.images.Acquire(ctx, s.authz.Tenant(ctx)); err != nil {
 		return nil, err
 	}
 	var all []Tally
@@ -342,7 +342,7 @@ func (s *Service) reposNamed(ctx context.Context, under []resource.UID, repo str
 		return nil, fault.Field("repo", "must be the name of a repo, or its path")
 	}
 	if strings.Contains(repo, "/") {
-		uid, err := s.store.RepoAt(ctx, strings.Split(repo, "/"))
+		uid, err := s.store.UncachedRepo(ctx, strings.Split(repo, "/"))
 		no := fault.Missing("repo", clip(repo))
 		if err == nil {
 			err = s.authz.Require(ctx, resource.ReportsList, uid)

@@ -45,7 +45,7 @@ type Service struct {
 	cfg         Config
 }
 
-// Config configures a Service. All fields except TrustedRoot are required.
+// Config configures a Service. All fields except TrustedRoot and IdentityNames are required.
 type Config struct {
 	Host string // public host[:port] of the registry
 
@@ -63,6 +63,9 @@ type Config struct {
 	Outbound    outbound.Config // says which addresses upstreams may have
 	Key         secret.Key      // encrypts the credentials of upstreams
 	Now         func() time.Time
+
+	// IdentityNames returns the names of those identities that the caller may see. If it is nil, no name is shown.
+	IdentityNames func(ctx context.Context, identities []resource.UID) (map[resource.UID]string, error)
 }
 
 // New returns a Service.

@@ -112,6 +112,13 @@ func (s *Service) SignedBy(
 	return s.images.SignedBy(ctx, repo, digest, group)
 }
 
+// DescribesImage is images.Reader.DescribesImage. It does not authorize the caller.
+func (s *Service) DescribesImage(
+	ctx context.Context, repo resource.UID, m registry.Manifest, public bool,
+) (bool, error) {
+	return s.images.DescribesImage(ctx, repo, m, public)
+}
+
 // names returns the names of the trusted signers that made signatures, without duplicates.
 func names(all []images.Verified) (out []string) {
 	for _, v := range all {

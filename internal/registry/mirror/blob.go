@@ -25,14 +25,14 @@ const (
 	wrongDigest = "what it sent does not have the digest that it should have"
 )
 
-// FetchBlob returns the download of a blob. It starts the download unless it is already running. The download
-// continues and stores the blob even if all clients disconnect, so that the next request finds the blob. The caller
-// must call Leave.
+// FetchBlob returns the download of a blob. It starts the download unless it is already running. The download ends when
+// no client waits for it. If all bytes have arrived before, the blob is stored, so that the next request finds it. The
+// caller must call Leave.
 func (f *Fetcher) FetchBlob(ctx context.Context, s *Source, path string, d digest.Digest) *Download {
 	key := path + "@" + d.String()
-	arriving, first := f.downloads.get(key)
+	arriving, first := f.downloads.get(ctx, key)
 	if first {
-		go f.download(context.WithoutCancel(ctx), s, path, d, key, arriving)
+		go f.download(s, path, d, key, arriving)
 	}
 	return arriving
 }
@@ -60,8 +60,14 @@ func (f *Fetcher) StatBlob(ctx context.Context, s *Source, d digest.Digest) (siz
 }
 
 // download fetches a blob and makes its bytes available to all readers of to.
-func (f *Fetcher) download(ctx context.Context, s *Source, path string, d digest.Digest, key string, to *Download) {
+func (f *Fetcher) download(s *Source, path string, d digest.Digest, key string, to *Download) {
+	ctx := to.ctx
 	err := f.receiveBlob(ctx, s, path, d, to)
+	if ctx.Err() != nil { // the upstream did not fail
+		f.config.Metrics.Upstreams.Add(1, metric.Blob, metric.Abandoned)
+		f.downloads.end(key, to, context.Cause(ctx))
+		return
+	}
 	f.noteAnswer(ctx, s, err)
 	f.config.Metrics.Upstreams.Add(1, metric.Blob, outcomeOf(metric.Fetched, false, err))
 	_, byUpstream := errors.AsType[*upstream.Error](err)
@@ -101,9 +107,11 @@ func (f *Fetcher) receiveBlob(ctx context.Context, s *Source, path string, d dig
 		return err
 	}
 	if err := in.copyTo(ctx, session); err != nil {
-		return errors.Join(err, session.Cancel(ctx))
+		return errors.Join(err, session.Cancel(context.WithoutCancel(ctx)))
 	}
-	to.verify()
+	if !to.verify() {
+		return errors.Join(errAbandoned, session.Cancel(context.WithoutCancel(ctx)))
+	}
 	return f.storeBlob(ctx, s, path, session, d)
 }
 

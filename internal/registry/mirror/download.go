@@ -8,13 +8,18 @@ import (
 	"sync"
 
 	"github.com/holdfast-dev/holdfast/internal/registry/upload"
+	"github.com/holdfast-dev/holdfast/internal/store/access"
 )
 
 // A Download is a blob that arrives from an upstream. All clients that ask for the blob during the download read from
 // it. Its bytes are in an unlinked temporary file and not in the storage, because an object store cannot return bytes
 // before they are committed. No client gets the last byte before the digest is verified.
+//
+// The download is canceled when its last reader leaves, unless all bytes have arrived.
 type Download struct {
-	begun chan struct{} // closed when size is known or the download has failed
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	begun  chan struct{} // closed when size is known or the download has failed
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced on every change
@@ -27,8 +32,15 @@ type Download struct {
 	err      error
 }
 
-func newDownload() *Download {
-	return &Download{begun: make(chan struct{}), changed: make(chan struct{}), size: -1, users: 1}
+// errAbandoned is the reason for canceling a download that nobody waits for.
+var errAbandoned = errors.New("no client waits for the download")
+
+// newDownload returns a download whose context keeps the values of ctx. The download does not end with the request of
+// ctx, because other clients may wait for it.
+func newDownload(ctx context.Context) *Download {
+	d := &Download{begun: make(chan struct{}), changed: make(chan struct{}), size: -1, users: 1}
+	d.ctx, d.cancel = context.WithCancelCause(access.Without(context.WithoutCancel(ctx)))
+	return d
 }
 
 // change calls f with the lock held, and then wakes up the readers of the download.
@@ -61,8 +73,16 @@ func (d *Download) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// verify marks the blob as complete. The caller must have verified its digest.
-func (d *Download) verify() { d.change(func() { d.verified, d.size = true, d.have }) }
+// verify marks the blob as complete, so that it is stored even if all readers leave. The caller must have verified its
+// digest. verify returns false if the download was canceled before.
+func (d *Download) verify() bool {
+	d.change(func() {
+		if d.ctx.Err() == nil {
+			d.verified, d.size = true, d.have
+		}
+	})
+	return d.ctx.Err() == nil
+}
 
 // end marks the download as ended. err is nil if the blob is stored, and otherwise the reason why the download
 // failed.
@@ -73,21 +93,32 @@ func (d *Download) end(err error) {
 	default:
 		close(d.begun)
 	}
+	d.cancel(nil)
 	d.Leave()
 }
 
-// join adds a user of the download, so that the file stays open until Leave.
-func (d *Download) join() {
+// join adds a user of the download, so that the file stays open until Leave. It returns false if the download was
+// canceled because its last reader has left.
+func (d *Download) join() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.ctx.Err() != nil && !d.ended {
+		return false
+	}
 	d.users++
+	return true
 }
 
-// Leave removes a user of the download. The last user closes the file.
+// Leave removes a user of the download. The last reader cancels it, unless all bytes have arrived. The last user closes
+// the file.
 func (d *Download) Leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.users--; d.users == 0 && d.file != nil {
+	d.users--
+	if d.users == 1 && !d.verified && !d.ended { // only the writer is left
+		d.cancel(errAbandoned)
+	}
+	if d.users == 0 && d.file != nil {
 		_ = d.file.Close() // the file has no name, so closing it deletes it
 	}
 }
@@ -177,14 +208,13 @@ func newDownloads() *downloads { return &downloads{byKey: map[string]*Download{}
 
 // get returns the download with a key. The caller must call Leave. If first is true, the download is new and the
 // caller must start it.
-func (a *downloads) get(key string) (d *Download, first bool) {
+func (a *downloads) get(ctx context.Context, key string) (d *Download, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if d = a.byKey[key]; d != nil {
-		d.join()
+	if d = a.byKey[key]; d != nil && d.join() {
 		return d, false
 	}
-	d = newDownload()
+	d = newDownload(ctx)
 	d.join()
 	a.byKey[key] = d
 	return d, true
@@ -193,7 +223,9 @@ func (a *downloads) get(key string) (d *Download, first bool) {
 // end ends a download. A later request finds the stored blob or starts another download.
 func (a *downloads) end(key string, d *Download, err error) {
 	a.mu.Lock()
-	delete(a.byKey, key)
+	if a.byKey[key] == d { // another download may have replaced a canceled one
+		delete(a.byKey, key)
+	}
 	a.mu.Unlock()
 	d.end(err)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/fairlimit"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
+	"github.com/holdfast-dev/holdfast/internal/store/access"
 )
 
 // MaxFetches is the largest number of concurrent requests to all upstreams together.
@@ -20,7 +21,7 @@ const MaxFetches = 2 * maxFetches
 
 const (
 	maxFetches      = 256              // concurrent requests in one limiter
-	maxFetchesOfOne = 8                // concurrent requests by one organization
+	maxFetchesOfOne = 8                // concurrent requests by one tenant
 	fetchWait       = 30 * time.Second // longest time that a request waits for a slot
 	failurePause    = 15 * time.Second // pause after a failure of an upstream
 	failuresCached  = 1 << 12
@@ -28,11 +29,14 @@ const (
 
 var errFetches = fairlimit.Busy("too much is fetched from upstreams at once")
 
-// A limiter limits the concurrent requests to upstreams, so that no organization can block the others.
-type limiter struct{ turns *fairlimit.Limiter }
+// A limiter limits the concurrent requests to upstreams, so that no tenant can block the others.
+type limiter struct {
+	turns  *fairlimit.Limiter
+	tenant func(context.Context, resource.UID) resource.Tenant
+}
 
-func newLimiter() limiter {
-	return limiter{fairlimit.New(fairlimit.Limits{
+func newLimiter(tenant func(context.Context, resource.UID) resource.Tenant) limiter {
+	return limiter{tenant: tenant, turns: fairlimit.New(fairlimit.Limits{
 		Total: maxFetches, PerTenant: maxFetchesOfOne, Wait: fetchWait, Busy: errFetches,
 	})}
 }
@@ -40,7 +44,7 @@ func newLimiter() limiter {
 // take waits until an organization may make a request. The caller calls end after the request. After fetchWait, or if
 // ctx ends, take returns fault.ResourceExhausted.
 func (l limiter) take(ctx context.Context, org resource.UID) (end func(), _ error) {
-	end, err := l.turns.Acquire(ctx, org)
+	end, err := l.turns.Acquire(ctx, l.tenant(ctx, org))
 	if err != nil {
 		err = errFetches
 	}
@@ -62,7 +66,8 @@ type sharedCall struct {
 func newSharedCalls() *sharedCalls { return &sharedCalls{calls: map[string]*sharedCall{}} }
 
 // do calls f and returns its result. If another call with the same key is running, do waits for it and returns its
-// result instead. The call of f continues even if ctx ends.
+// result instead. The call of f continues even if ctx ends, or if the caller loses access, because others may wait for
+// it.
 func (s *sharedCalls) do(ctx context.Context, key string, f func(context.Context) (string, error)) (string, error) {
 	s.mu.Lock()
 	c := s.calls[key]
@@ -70,7 +75,7 @@ func (s *sharedCalls) do(ctx context.Context, key string, f func(context.Context
 		c = &sharedCall{done: make(chan struct{})}
 		s.calls[key] = c
 		go func() {
-			c.outcome, c.err = f(context.WithoutCancel(ctx))
+			c.outcome, c.err = f(access.Without(context.WithoutCancel(ctx)))
 			s.mu.Lock()
 			delete(s.calls, key)
 			s.mu.Unlock()

@@ -1,19 +1,21 @@
 package mirror
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
 // TestFetchesAreShared checks that an organization at its limit of fetches waits while other organizations do not,
 // and that a wait longer than fetchWait ends with an error.
 func TestFetchesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newLimiter()
+		f := newLimiter(func(_ context.Context, org resource.UID) resource.Tenant { return resource.Tenant(org) })
 		var ends []func()
 		for range maxFetchesOfOne {
 			end, err := f.take(t.Context(), "a")

@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/upload"
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
-	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/tablecache"
 )
 
 const tagsCached = 1 << 14 // largest number of entries in Fetcher.seen
@@ -48,7 +48,7 @@ type Fetcher struct {
 	iam     *iamdb.Store
 	uploads *upload.Uploads
 
-	upstreams *store.CachedTable[sourcedb.UpstreamSet]
+	upstreams *tablecache.Cache[sourcedb.UpstreamSet]
 	seen      *lru.Cache[seenKey, time.Time] // time at which each tag was last compared with its upstream
 	shared    *sharedCalls
 	downloads *downloads
@@ -64,7 +64,7 @@ func New(db *registrydb.Store, iam *iamdb.Store, uploads *upload.Uploads, c Conf
 	seen, _ := lru.New[seenKey, time.Time](tagsCached) // fails only for sizes below one
 	return &Fetcher{
 		config: c, store: db, iam: iam, uploads: uploads, upstreams: sourcedb.NewUpstreamCache(sourcedb.New(db)), seen: seen,
-		shared: newSharedCalls(), downloads: newDownloads(), blobs: newLimiter(), short: newLimiter(),
+		shared: newSharedCalls(), downloads: newDownloads(), blobs: newLimiter(db.Tenant), short: newLimiter(db.Tenant),
 		pauses: newPauses(), absences: newAbsences(), failures: newFailures(),
 	}
 }

@@ -89,42 +89,27 @@ func (r *Registry) signIn(req *http.Request, user, password string) (string, err
 }
 
 // locate sets the group and the repo of a target.
-func (r *Registry) locate(ctx context.Context, t *target) error {
+func (r *Registry) locate(ctx context.Context, t *target) (err error) {
 	names := strings.Split(t.name, "/")
-	err := r.locateRepo(ctx, names, t)
-	if t.repo != "" {
-		t.group, t.found = t.repo.Parent(), true
-		return nil
-	}
-	if !errors.Is(err, fault.NotFound) {
-		return err
-	}
-	for n := len(names) - 1; n > 0; n-- {
-		group, err := r.store.GroupAt(ctx, names[:n])
-		if err == nil {
-			t.group, t.found = group, n == len(names)-1
-			return nil
-		}
-		if !errors.Is(err, fault.NotFound) {
+	if t.repo, t.cached = r.store.CachedRepo(names); !t.cached {
+		if t.repo, t.group, err = r.store.FindRepo(ctx, names); err != nil {
 			return err
 		}
 	}
+	if t.repo != "" {
+		t.group = t.repo.Parent()
+	}
+	t.found = t.group != "" && t.group.Depth() == len(names)-1
 	return nil
 }
 
-// locateRepo sets the repo of a target. If an authenticated caller asks for a manifest, it reads the manifest in the
-// same query. It does so before it authorizes the caller, because most callers are allowed to pull.
-func (r *Registry) locateRepo(ctx context.Context, names []string, t *target) (err error) {
-	_, known := authz.CallerFrom(ctx)
-	pulls := t.kind == "manifest" && (t.method == http.MethodGet || t.method == http.MethodHead)
-	if !known || !pulls || oci.CheckReference(t.reference) != nil {
-		t.repo, err = r.store.RepoAt(ctx, names)
-		return err
+// looksMissing runs the statements that the request for a missing target runs. So the time of a denial does not reveal
+// that the target exists.
+func (r *Registry) looksMissing(ctx context.Context, t target) error {
+	if !t.cached {
+		return nil // locate has run the statement
 	}
-	repo, m, err := r.store.ManifestAt(ctx, names, t.reference, t.method == http.MethodGet)
-	if t.repo = repo; err == nil {
-		t.manifest = &m
-	}
+	_, _, err := r.store.FindRepo(ctx, strings.Split(t.name, "/"))
 	return err
 }
 
@@ -153,11 +138,16 @@ func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capabi
 		return oci.NewProblem(http.StatusForbidden, oci.Denied, "there is no group for %s: create it first", t.name)
 	case err == nil: // 404 instead of a denial, so that a client that checks for existence continues with its push
 		return oci.NewProblem(http.StatusNotFound, oci.NameUnknown, "there is no group for %s", t.name)
-	case !t.found && !(copied && t.fetchable()) || !r.public(ctx, *t, needs):
-		return r.denial(ctx, *t, err)
 	}
-	t.public = true
-	return nil
+	exists := t.found || copied && t.fetchable()
+	if r.public(ctx, *t, needs) && exists { // reads the settings even if nothing exists, as looksMissing says
+		t.public = true
+		return nil
+	}
+	if failed := r.looksMissing(ctx, *t); failed != nil {
+		return failed
+	}
+	return r.denial(ctx, *t, err)
 }
 
 // require returns nil if the target exists and the caller holds a capability on it, and otherwise a denial.
@@ -220,10 +210,11 @@ func (r *Registry) refusedToken(req *http.Request, err error) {
 }
 
 // denial counts and records a denial, and replaces the UID in it by the name that the client used. The record for the
-// organization names the group or repo only if it exists. It does not contain the name in the request.
+// organization names the group or repo only if it exists. It does not contain the name in the request. If the client
+// did not name the repo, there is no record, because the organization must not learn who pushes elsewhere.
 func (r *Registry) denial(ctx context.Context, t target, err error) error {
 	f := fault.From(err)
-	if err == nil || f.Code != fault.PermissionDenied {
+	if err == nil || f.Code != fault.PermissionDenied || t.unsaid {
 		return err
 	}
 	r.config.Metrics.Denials.Add(1, f.Metadata["capability"])
@@ -241,71 +232,110 @@ func (r *Registry) denial(ctx context.Context, t target, err error) error {
 }
 
 // challenge returns err. If a request with a token could succeed, it also sets the header that says where to get a
-// token.
+// token, and for which scope.
 func (r *Registry) challenge(w http.ResponseWriter, t target, needs []resource.Capability, err error) error {
+	return r.challengeFor(w, scopesOf(t, needs), "", err)
+}
+
+// challengeFor is challenge for scopes, with an error code of RFC 6750 or "".
+func (r *Registry) challengeFor(w http.ResponseWriter, scopes []resource.RegistryScope, code string, err error) error {
 	if fault.From(err).Code != fault.Unauthenticated {
 		return err
 	}
 	value := fmt.Sprintf(`Bearer realm=%q,service=%q`, r.config.Realm, r.config.Host)
-	if t.name != "" {
-		actions := "pull"
-		switch {
-		case slices.Contains(needs, resource.ManifestCreate):
-			actions = "pull,push"
-		case slices.Contains(needs, resource.ManifestDelete), needs == nil:
-			actions = "delete"
-		}
-		value += fmt.Sprintf(`,scope="repository:%s:%s"`, t.name, actions)
+	if len(scopes) > 0 {
+		value += fmt.Sprintf(`,scope=%q`, formatScopes(scopes))
+	}
+	if code != "" {
+		value += fmt.Sprintf(`,error=%q`, code)
 	}
 	w.Header().Set("Www-Authenticate", value)
 	return err
 }
 
-// serveToken exchanges a login for a token. The password is already a token, so
-// the client gets it back. A client without a login gets an anonymous token.
+// scopedLife is the life of a token for scopes. Clients request a new token when it has expired.
+const scopedLife = 15 * time.Minute
+
+// serveToken exchanges a login for a token that is narrowed to the requested scopes. A client without a login gets an
+// anonymous token. The capabilities of the caller are checked for each request, and not here.
 func (r *Registry) serveToken(w http.ResponseWriter, req *http.Request, _ target) error {
-	raw, err := r.login(w, req)
+	raw, lasting, err := r.login(w, req)
 	if err != nil {
 		r.refusedToken(req, err)
 		return err
 	}
-	until := r.config.Now().Add(time.Hour)
+	scopes, err := parseScopes(req.Form["scope"])
+	if err != nil {
+		return err
+	}
+	issued := r.config.Now()
+	token, until := raw, issued.Add(time.Hour)
+	answer := map[string]any{"issued_at": issued.UTC().Format(time.RFC3339)}
 	if raw != anonymous {
 		c, err := r.issuer.Authenticate(req.Context(), raw, r.config.Host, r.authz)
 		if err != nil {
 			r.refusedToken(req, err)
 			return err
 		}
-		until = c.Expires
+		scopes = narrowScopes(c.Registry, scopes)
+		if token, err = r.mintScoped(req.Context(), c, scopes); err != nil {
+			return err
+		}
+		if until = issued.Add(scopedLife); c.Expires.Before(until) {
+			until = c.Expires
+		}
+		if lasting && wantsRefreshToken(req) {
+			answer["refresh_token"] = raw
+		}
 	}
-	left := int(until.Sub(r.config.Now()).Seconds())
+	answer["token"], answer["access_token"], answer["scope"] = token, token, formatScopes(scopes)
+	answer["expires_in"] = int(until.Sub(issued).Seconds())
 	w.Header().Set("Cache-Control", "no-store")
-	return writeJSON(w, req, "application/json", map[string]any{
-		"token": raw, "access_token": raw, "expires_in": left, "issued_at": r.config.Now().UTC().Format(time.RFC3339),
+	return writeJSON(w, req, "application/json", answer)
+}
+
+// mintScoped returns a token of a caller for scopes. All conditions that limit the token of the caller also limit the
+// new token.
+func (r *Registry) mintScoped(ctx context.Context, c authz.Caller, scopes []resource.RegistryScope) (string, error) {
+	return r.issuer.Mint(ctx, token.Claims{
+		Subject: c.Identity, Audience: []string{r.config.Host}, Act: c.Act, Email: c.Email, EmailVerified: c.EmailVerified,
+		Session: c.Session, Voucher: c.Voucher, Caps: c.Caps, Scopes: c.Scopes, Registry: scopes,
+		Life: scopedLife, Until: c.Expires,
 	})
 }
 
+// wantsRefreshToken reports whether a client requests a refresh token, in the query or in an OAuth 2 form.
+func wantsRefreshToken(req *http.Request) bool {
+	return req.Form.Get("offline_token") == "true" || req.PostForm.Get("access_type") == "offline"
+}
+
 // login returns the token with which a client logs in. It is in the header or, if the request is a POST, may be in an
-// OAuth 2 form.
-func (r *Registry) login(w http.ResponseWriter, req *http.Request) (string, error) {
+// OAuth 2 form. lasting is false if the token was exchanged for the password of a workload. Such a token is no
+// refresh token, because the password is valid for longer. login parses the form of the request.
+func (r *Registry) login(w http.ResponseWriter, req *http.Request) (raw string, lasting bool, err error) {
 	const maxForm = 64 << 10
+	req.Body = http.MaxBytesReader(w, req.Body, maxForm)
+	if err := req.ParseForm(); err != nil {
+		return "", false, oci.NewProblem(http.StatusBadRequest, oci.Unsupported, "the form cannot be read")
+	}
 	if req.Method == http.MethodPost {
-		req.Body = http.MaxBytesReader(w, req.Body, maxForm)
-		if err := req.ParseForm(); err != nil {
-			return "", oci.NewProblem(http.StatusBadRequest, oci.Unsupported, "the form cannot be read")
-		}
 		switch req.PostForm.Get("grant_type") {
 		case "password":
-			return r.signIn(req, req.PostForm.Get("username"), req.PostForm.Get("password"))
+			user := req.PostForm.Get("username")
+			raw, err = r.signIn(req, user, req.PostForm.Get("password"))
+			return raw, user == LoginName, err
 		case "refresh_token":
-			return req.PostForm.Get("refresh_token"), nil
+			return req.PostForm.Get("refresh_token"), true, nil
 		}
-		return "", oci.NewProblem(http.StatusBadRequest, oci.Unsupported, "grant_type must be password or refresh_token")
+		return "", false, oci.NewProblem(http.StatusBadRequest, oci.Unsupported,
+			"grant_type must be password or refresh_token")
 	}
 	if req.Header.Get("Authorization") == "" {
-		return anonymous, nil
+		return anonymous, false, nil
 	}
-	return r.credential(req)
+	raw, err = r.credential(req)
+	user, _, isBasic := req.BasicAuth()
+	return raw, !isBasic || user == LoginName, err
 }
 
 // pushTo returns a reference to the repo of a push. If the repo does not exist, pushTo returns an error unless the

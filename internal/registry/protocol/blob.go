@@ -1,8 +1,10 @@
 package protocol
 
 import (
+	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/registry/oci"
+	"github.com/holdfast-dev/holdfast/internal/store/access"
 )
 
 // maxRanges is the number of ranges from which a Range header is ignored. Real clients ask for few ranges, and each
@@ -71,11 +74,51 @@ func (r *Registry) storedBlob(w http.ResponseWriter, req *http.Request, t target
 	if ranges := req.Header.Get("Range"); strings.Count(ranges, ",") >= maxRanges || !strings.HasPrefix(ranges, "bytes=") {
 		req.Header.Del("Range") // RFC 9110 allows this for many ranges, and demands it for an unknown unit
 	}
+	w = &guardedWriter{w, req.Context()}
 	if req.Header.Get("Range") != "" {
 		w = &rangeWriter{ResponseWriter: w, registry: r, req: req}
 	}
 	http.ServeContent(w, req, "", time.Time{}, body)
 	return nil
+}
+
+// sendPiece is the number of bytes of a blob that are sent before the access of the caller is checked again.
+const sendPiece = 4 << 20
+
+// A guardedWriter writes a response until the caller loses access. Then it returns an error. The client notices,
+// because it gets fewer bytes than Content-Length.
+type guardedWriter struct {
+	http.ResponseWriter
+	ctx context.Context
+}
+
+func (w *guardedWriter) Write(p []byte) (int, error) {
+	if err := access.Recheck(w.ctx); err != nil {
+		return 0, err
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// ReadFrom implements io.ReaderFrom, so that the kernel can send a file. The kernel sends only a reader that is a file
+// or an io.LimitedReader of a file, so ReadFrom makes the pieces from the reader inside.
+func (w *guardedWriter) ReadFrom(body io.Reader) (sent int64, _ error) {
+	rest := int64(math.MaxInt64)
+	if limited, ok := body.(*io.LimitedReader); ok {
+		rest, body = limited.N, limited.R
+	}
+	for rest > 0 {
+		if err := access.Recheck(w.ctx); err != nil {
+			return sent, err
+		}
+		piece := min(rest, sendPiece)
+		n, err := io.Copy(w.ResponseWriter, io.LimitReader(body, piece))
+		sent += n
+		rest -= n
+		if err != nil || n < piece {
+			return sent, err
+		}
+	}
+	return sent, nil
 }
 
 // A rangeWriter handles ranges that cannot be satisfied. It replaces the plain text that net/http writes by an error

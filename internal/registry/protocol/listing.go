@@ -82,7 +82,10 @@ func (r *Registry) listRepos(w http.ResponseWriter, req *http.Request, _ target)
 	}
 	p := page.Request{Size: max(n, 1), Order: page.Order{Field: "uid"}}
 	if last := req.URL.Query().Get("last"); last != "" {
-		repo, err := r.store.RepoAt(ctx, strings.Split(last, "/"))
+		repo, err := r.store.UncachedRepo(ctx, strings.Split(last, "/"))
+		if err == nil && !store.Covered(reach, repo) {
+			err = fault.Missing("repo", last)
+		}
 		if err != nil {
 			return oci.StoreProblem(err, oci.NameUnknown, "repository "+last)
 		}

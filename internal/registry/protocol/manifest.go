@@ -79,10 +79,7 @@ func (r *Registry) passGate(ctx context.Context, t target, m registry.Manifest) 
 
 // readManifest returns the manifest of a target, without its body unless the method is GET.
 func (r *Registry) readManifest(ctx context.Context, t target) (registry.Manifest, error) {
-	switch {
-	case t.manifest != nil:
-		return *t.manifest, nil
-	case t.method == http.MethodGet:
+	if t.method == http.MethodGet {
 		return r.store.Manifest(ctx, t.repo, t.reference)
 	}
 	return r.store.StatManifest(ctx, t.repo, t.reference)

@@ -38,7 +38,6 @@ func (r *Registry) updateManifest(
 	if !changed {
 		return m, err
 	}
-	t.manifest = nil
 	if err := r.relocate(req.Context(), t, source); err != nil {
 		return m, err
 	}
@@ -96,7 +95,7 @@ func (r *Registry) fetchBlob(
 	}
 	setBlob(w, d)
 	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
-	sent := &countingWriter{Writer: w}
+	sent := &countingWriter{Writer: &guardedWriter{w, ctx}}
 	err = arriving.CopyTo(ctx, sent, func() {
 		if sent.n > 0 {
 			_ = http.NewResponseController(w).Flush() // not every writer supports Flush

@@ -126,6 +126,11 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) error {
 			return err
 		}
 	}
+	if c, ok := authz.CallerFrom(ctx); ok {
+		if err := requireScope(c, t, e); err != nil {
+			return r.challengeFor(w, scopesOf(t, e.needs), insufficientScope, err)
+		}
+	}
 	if t.name != "" {
 		t.method = req.Method
 		if err := r.locate(ctx, &t); err != nil {

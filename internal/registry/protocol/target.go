@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/oci"
 )
 
@@ -20,10 +19,12 @@ type target struct {
 	found bool         // whether the group of the repo exists
 	repo  resource.UID // "" if the repo does not exist
 
-	public bool // whether the caller is allowed only because the repo is public
+	cached bool // whether repo comes from the cache
 
-	method   string             // HTTP method; "" if the target is the source of a mounted blob
-	manifest *registry.Manifest // requested manifest, if it was read together with the repo
+	public bool // whether the caller is allowed only because the repo is public
+	unsaid bool // whether the client did not name the repo; then a denial is neither counted nor recorded
+
+	method string // HTTP method; "" if the target is the source of a mounted blob
 }
 
 // base returns the last part of the name, which is the name of the repo in its group.
@@ -72,6 +73,17 @@ var endpoints = map[string]endpoint{
 
 	"GET tags":      {listTags, (*Registry).listTags},       // end-8a, 8b
 	"GET referrers": {referrers, (*Registry).listReferrers}, // end-12a, 12b
+}
+
+// Writes returns the endpoints that are not called with GET or HEAD, each as its method and the kind of its target.
+// Tests use it to find every endpoint that may change something.
+func Writes() (names []string) {
+	for name := range endpoints {
+		if method, _, _ := strings.Cut(name, " "); method != http.MethodGet && method != http.MethodHead {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // parseTarget parses a path from its end, because a name has any number of segments and may contain "blobs" or

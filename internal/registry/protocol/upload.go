@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
@@ -70,6 +72,10 @@ func (r *Registry) mount(w http.ResponseWriter, req *http.Request, t target) (bo
 	if err != nil {
 		return false, err
 	}
+	if c, _ := authz.CallerFrom(ctx); oci.ValidName(q.Get("from")) && !inScope(c, "repository", q.Get("from"), "pull") {
+		needed := append(scopesOf(t, push), scopesOf(target{name: q.Get("from")}, pullBlob)...)
+		return false, r.challengeFor(w, needed, insufficientScope, outOfScope())
+	}
 	from, err := r.sources(ctx, q.Get("from"), d.String(), holders)
 	if err != nil {
 		return false, err
@@ -97,11 +103,15 @@ func (r *Registry) mount(w http.ResponseWriter, req *http.Request, t target) (bo
 
 // sources returns the repos from which a blob may be mounted.
 func (r *Registry) sources(ctx context.Context, from, digest string, n int) ([]target, error) {
+	c, _ := authz.CallerFrom(ctx)
+	if from == "" && c.Registry != nil {
+		return r.sourcesInScope(ctx, c)
+	}
 	if from == "" {
 		holders, err := r.store.BlobHolders(ctx, digest, n)
 		var targets []target
 		for _, repo := range holders {
-			targets = append(targets, target{repo: repo, group: repo.Parent(), found: true})
+			targets = append(targets, target{repo: repo, group: repo.Parent(), found: true, unsaid: true})
 		}
 		return targets, err
 	}
@@ -110,10 +120,23 @@ func (r *Registry) sources(ctx context.Context, from, digest string, n int) ([]t
 		return nil, nil
 	}
 	err := r.locate(ctx, &t)
-	if err != nil || t.repo == "" {
-		return nil, err
+	return []target{t}, err // also if the repo is missing, so that admit does the same work as for a private repo
+}
+
+// sourcesInScope returns the repos from which a caller with a token for some repos may mount
+// a blob if the client names none.
+func (r *Registry) sourcesInScope(ctx context.Context, c authz.Caller) (targets []target, _ error) {
+	for _, s := range c.Registry {
+		if s.Type != "repository" || !slices.Contains(s.Actions, "pull") {
+			continue
+		}
+		t := target{name: s.Name}
+		if err := r.locate(ctx, &t); err != nil {
+			return nil, err
+		}
+		targets = append(targets, t)
 	}
-	return []target{t}, nil
+	return targets, nil
 }
 
 func (r *Registry) statUpload(w http.ResponseWriter, req *http.Request, t target) error {

@@ -58,8 +58,9 @@ func New(s *registrydb.Store, log *slog.Logger) *Log {
 	}
 }
 
-// Add records a pull or a push. public is true if the caller is allowed only because the repo is public. Add never
-// waits: if the database cannot keep up, records are dropped.
+// Add records a pull or a push. public is true if the caller is allowed only because the repo is public. Then the
+// record has no address if it has an identity, because the organization of the repo must not learn where the people and
+// workloads of others are. Add never waits: if the database cannot keep up, records are dropped.
 func (l *Log) Add(req *http.Request, repo resource.UID, public bool, p registry.Pull) {
 	p.Remote = resource.HostOf(req.RemoteAddr)
 	p.Agent = strings.ToValidUTF8(req.UserAgent(), "?")
@@ -68,6 +69,9 @@ func (l *Log) Add(req *http.Request, repo resource.UID, public bool, p registry.
 		p.Identity = c.Identity
 	}
 	if public {
+		if p.Identity != "" {
+			p.Remote = ""
+		}
 		p.UID = repo.NewRisingChild(p.Time)
 		first, dropped := l.counter.add(&p)
 		if dropped {

@@ -5,24 +5,25 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/grouprule"
 )
 
 // GroupRules returns what happens to the rows of this package's tables when their group is deleted.
-func GroupRules() []store.GroupRule {
-	rules := []store.GroupRule{
-		store.BlocksGroup("repos", "parent", "repos"),
-		store.DeletedWithGroup("registry_settings", func(ctx context.Context, t *store.Tx, group resource.UID) error {
+func GroupRules() []grouprule.Rule {
+	rules := []grouprule.Rule{
+		grouprule.Blocks("repos", "parent", "repos"),
+		grouprule.Deletes("registry_settings", func(ctx context.Context, t *store.Tx, group resource.UID) error {
 			_, err := t.Exec(ctx, `DELETE FROM registry_settings WHERE grp = $1`, store.Segment(group))
 			return err
 		}),
-		store.DeletedWithGroup("uploads", func(ctx context.Context, t *store.Tx, group resource.UID) error {
+		grouprule.Deletes("uploads", func(ctx context.Context, t *store.Tx, group resource.UID) error {
 			return In(t).deleteUploads(ctx, group)
 		}),
-		store.DeletedWithGroup("trash_repos", func(ctx context.Context, t *store.Tx, group resource.UID) error {
+		grouprule.Deletes("trash_repos", func(ctx context.Context, t *store.Tx, group resource.UID) error {
 			return In(t).deleteGroupTrash(ctx, group)
 		}),
 	}
-	return append(rules, store.BelongsTo("trash_repos", "trash", "trash_tags")...)
+	return append(rules, grouprule.BelongsTo("trash_repos", "trash", "trash_tags")...)
 }
 
 // deleteUploads removes the unfinished uploads to a group, and subtracts their bytes from the counters of the group and

@@ -279,20 +279,6 @@ func (s *Store) readManifests(
 	return results, err
 }
 
-// ManifestAt returns the repo at a path, as RepoAt does, and the manifest that a digest or tag names in it. The body
-// is read only if whole is set. It returns fault.NotFound if there is no such repo or no such manifest; repo is "" if
-// there is no such repo.
-//
-// It serves pulls. The paths of repos are cached, so it takes one query.
-func (s *Store) ManifestAt(
-	ctx context.Context, names []string, reference string, whole bool,
-) (repo resource.UID, m registry.Manifest, err error) {
-	if repo, err = s.RepoAt(ctx, names); err == nil {
-		m, err = s.manifest(ctx, repo, reference, whole)
-	}
-	return repo, m, err
-}
-
 // maxUntagged is the number of tags of a deleted manifest that one transaction removes. A manifest can have any
 // number of tags, and on SQLite all other writes wait for the transaction.
 const maxUntagged = 200

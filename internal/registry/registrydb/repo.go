@@ -254,29 +254,67 @@ func (s *Store) RepoPath(ctx context.Context, uid resource.UID) (string, error) 
 }
 
 // RepoAt returns the repo at a path, or fault.NotFound. names are the names of the groups above the repo, root first,
-// and then the name of the repo.
+// and then the name of the repo. The paths of repos are cached. So a caller who may not know that the repo exists must
+// not get the time that RepoAt takes: see FindRepo.
 func (s *Store) RepoAt(ctx context.Context, names []string) (resource.UID, error) {
-	path := strings.Join(names, "/")
-	current := s.Current() // must be read before the lookup, because the cache may become outdated after it
-	uid, ok, cleared := s.repos.get(path)
-	s.RepoLookups.Count(ok && current)
-	if ok && current {
+	if uid, ok := s.CachedRepo(names); ok {
 		return uid, nil
 	}
-	uid, err := s.repoAt(ctx, names)
-	if err == nil {
-		s.repos.put(path, uid, cleared)
-	}
-	return uid, err
+	return s.UncachedRepo(ctx, names)
 }
 
-func (s *Store) repoAt(ctx context.Context, names []string) (uid resource.UID, _ error) {
-	if !addressable(names) {
-		return "", fault.Missing("repo", strings.Join(names, "/"))
+// CachedRepo returns the repo at a path if the cache has it.
+func (s *Store) CachedRepo(names []string) (uid resource.UID, ok bool) {
+	current := s.Current() // must be read before the lookup, because the cache may become outdated after it
+	uid, ok, _ = s.repos.get(strings.Join(names, "/"))
+	s.RepoLookups.Count(ok && current)
+	return uid, ok && current
+}
+
+// UncachedRepo is RepoAt for callers who may not know that the repo exists. It runs the same statement whether the repo
+// exists or not.
+func (s *Store) UncachedRepo(ctx context.Context, names []string) (resource.UID, error) {
+	repo, _, err := s.FindRepo(ctx, names)
+	if err == nil && repo == "" {
+		err = fault.Missing("repo", strings.Join(names, "/"))
 	}
-	args, named := repoNamed(names)
-	err := s.Row(ctx, `SELECT r.uid FROM repos AS r WHERE `+named, args, &uid)
-	return uid, store.Missing(err, "repo", resource.UID(strings.Join(names, "/")))
+	return repo, err
+}
+
+// FindRepo returns the repo at a path, and the lowest group at a beginning of the path. Each is "" if there is none.
+// FindRepo does not use the cache. It runs one statement, which does not depend on what exists.
+func (s *Store) FindRepo(ctx context.Context, names []string) (repo, group resource.UID, _ error) {
+	path := strings.Join(names, "/")
+	_, _, cleared := s.repos.get(path)
+	var selects []string
+	var args []any
+	if addressable(names) {
+		var named string
+		args, named = repoNamed(names)
+		selects = append(selects, `SELECT r.uid FROM repos AS r WHERE `+named)
+	}
+	for n := min(len(names)-1, store.MaxNames); n > 0; n-- {
+		groupArgs, segment := store.GroupNamed(names[:n]) // they are the first arguments of all selects
+		if args == nil {
+			args = groupArgs
+		}
+		selects = append(selects, `SELECT g.uid FROM `+store.GroupRows+` AS g WHERE g.seg = `+segment)
+	}
+	if len(selects) == 0 {
+		return "", "", nil
+	}
+	found, err := store.ReadColumn[resource.UID](ctx, s.Rows, strings.Join(selects, ` UNION ALL `), args...)
+	for _, uid := range found {
+		if uid.Depth() == len(names) {
+			repo = uid
+		} else if uid.Depth() > group.Depth() {
+			group = uid
+		}
+	}
+	if repo != "" {
+		s.repos.put(path, repo, cleared)
+	}
+	return repo, group, err
 }
 
 // RepoIn returns the repo with a name in a group, or fault.NotFound. The group must be given by its complete UID.

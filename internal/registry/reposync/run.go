@@ -49,7 +49,7 @@ const (
 // organization has had its turn. Several replicas may call RunDue at the same time. A failure is recorded in the
 // status of its repo and does not stop the other repos.
 func (s *Syncer) RunDue(ctx context.Context) (copied, removed int, _ error) {
-	q := queue{Syncer: s, holder: rand.Text(), running: map[resource.UID]*run{}}
+	q := queue{Syncer: s, holder: rand.Text(), running: map[resource.Tenant]*run{}}
 	defer func() {
 		for _, r := range q.running { // ends the lease, so that another replica can continue the sync
 			_ = s.sources.EndFollow(context.WithoutCancel(ctx), r.FollowRun, sourcedb.FollowEnd{Soon: true})
@@ -59,14 +59,14 @@ func (s *Syncer) RunDue(ctx context.Context) (copied, removed int, _ error) {
 		if err := q.fill(ctx); err != nil || len(q.running) == 0 {
 			return copied, removed, err
 		}
-		for root, r := range q.running {
+		for tenant, r := range q.running {
 			ended, err := r.turn(ctx)
 			if err != nil {
 				return copied, removed, err
 			}
 			if ended {
 				copied, removed = copied+r.copied, removed+r.removed
-				delete(q.running, root)
+				delete(q.running, tenant)
 			}
 		}
 	}
@@ -76,36 +76,37 @@ func (s *Syncer) RunDue(ctx context.Context) (copied, removed int, _ error) {
 type queue struct {
 	*Syncer
 	holder  string
-	queried time.Time                       // time of the last query for due repos
-	due     map[resource.UID][]resource.UID // due repos, by organization
-	running map[resource.UID]*run           // running syncs, by organization
+	queried time.Time                          // time of the last query for due repos
+	due     map[resource.Tenant][]resource.UID // due repos
+	running map[resource.Tenant]*run           // running syncs
 }
 
-// fill starts a run for each organization that has a due repo and no run. It does not query the database before each
-// turn, because an organization may have very many due repos.
+// fill starts a run for each tenant that has a due repo and no run. It does not query the database before each
+// turn, because a tenant may have very many due repos.
 func (q *queue) fill(ctx context.Context) error {
 	if len(q.due)+len(q.running) == 0 || time.Since(q.queried) >= dueQueryTime {
 		repos, err := q.sources.FollowsDue(ctx, duePerOrg, duePerQuery)
 		if err != nil {
 			return err
 		}
-		q.queried, q.due = time.Now(), map[resource.UID][]resource.UID{}
+		q.queried, q.due = time.Now(), map[resource.Tenant][]resource.UID{}
 		for _, repo := range repos {
-			q.due[repo.Root()] = append(q.due[repo.Root()], repo)
+			tenant := q.store.Tenant(ctx, repo)
+			q.due[tenant] = append(q.due[tenant], repo)
 		}
 	}
-	for root, repos := range q.due {
-		for q.running[root] == nil && len(repos) > 0 {
+	for tenant, repos := range q.due {
+		for q.running[tenant] == nil && len(repos) > 0 {
 			taken, ok, err := q.sources.TakeFollow(ctx, repos[0], q.holder)
 			if err != nil {
 				return err
 			}
 			if repos = repos[1:]; ok {
-				q.running[root] = &run{Syncer: q.Syncer, FollowRun: taken}
+				q.running[tenant] = &run{Syncer: q.Syncer, FollowRun: taken}
 			}
 		}
-		if q.due[root] = repos; len(repos) == 0 {
-			delete(q.due, root)
+		if q.due[tenant] = repos; len(repos) == 0 {
+			delete(q.due, tenant)
 		}
 	}
 	return nil
@@ -127,7 +128,7 @@ type run struct {
 
 // turn does a part of the run and reports whether the run has ended. It returns an error if the server cannot continue.
 func (r *run) turn(ctx context.Context) (ended bool, _ error) {
-	done, err := r.turns.Acquire(ctx, r.Repo.Root())
+	done, err := r.turns.Acquire(ctx, r.store.Tenant(ctx, r.Repo))
 	if err != nil {
 		return false, err
 	}

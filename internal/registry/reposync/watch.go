@@ -91,7 +91,7 @@ func (w *sourceWatch) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	last, err := w.store.LastEvent(ctx)
+	last, err := outbox.Last(ctx, w.store.DB)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/tablecache"
 )
 
 var upstreams = store.Kind[registry.Upstream]{
@@ -167,8 +168,8 @@ func (s *UpstreamSet) Over(group resource.UID) (u registry.Upstream, ok bool) {
 
 // NewUpstreamCache returns a cache of all upstreams. It exists because every pull must find out whether its group has
 // an upstream.
-func NewUpstreamCache(s *Store) *store.CachedTable[UpstreamSet] {
-	return store.NewCachedTable(s.DB, store.RevisionUpstreams, func(ctx context.Context) (*UpstreamSet, error) {
+func NewUpstreamCache(s *Store) *tablecache.Cache[UpstreamSet] {
+	return tablecache.New(s.DB, store.RevisionUpstreams, func(ctx context.Context) (*UpstreamSet, error) {
 		rows, err := upstreams.All(ctx, s.Rows, ``)
 		if err != nil {
 			return nil, fmt.Errorf("read upstreams: %w", err)

@@ -25,12 +25,12 @@ func NewRetention(db *retentiondb.Store, log *slog.Logger, now func() time.Time)
 	return &Retention{store: db, turns: fairlimit.YieldToWriters(), log: log, now: now}
 }
 
-// Apply applies the rules of a repo when it is the turn of its organization. It waits for a turn because each
+// Apply applies the rules of a repo when it is the turn of its tenant. It waits for a turn because each
 // application locks a repo, and on SQLite blocks all writers.
 func (r *Retention) Apply(
 	ctx context.Context, repo resource.UID, order retentiondb.RetentionOrder,
 ) (retentiondb.RetentionPlan, error) {
-	end, err := r.turns.Acquire(ctx, repo.Root())
+	end, err := r.turns.Acquire(ctx, r.store.Tenant(ctx, repo))
 	if err != nil {
 		return retentiondb.RetentionPlan{}, err
 	}
@@ -41,12 +41,12 @@ func (r *Retention) Apply(
 // retentionRound is the number of organizations that have a turn in one round.
 const retentionRound = 1000
 
-// Run applies the rules that are due and returns the number of deleted images. Each organization processes one repo
-// at a time, and an organization with many images to delete waits between its turns until all others have had theirs.
+// Run applies the rules that are due and returns the number of deleted images. Each tenant processes one repo
+// at a time, and a tenant with many images to delete waits between its turns until all others have had theirs.
 // Several replicas may call Run at the same time. A failure is logged and does not stop the other repos.
 func (r *Retention) Run(ctx context.Context) (images int, _ error) {
 	start := r.now()
-	unfinished := map[resource.UID]retentiondb.RetentionTurn{} // repos that need a turn, by organization
+	unfinished := map[resource.Tenant]retentiondb.RetentionTurn{} // repos that need a turn, by tenant
 	for {
 		due, err := r.takeDue(ctx, start, unfinished)
 		if err != nil {
@@ -55,31 +55,32 @@ func (r *Retention) Run(ctx context.Context) (images int, _ error) {
 		if due+len(unfinished) == 0 {
 			return images, nil
 		}
-		for root, turn := range unfinished {
+		for tenant, turn := range unfinished {
 			deleted, unfinishedTurn := r.applyTurn(ctx, turn)
 			if ctx.Err() != nil {
 				return images, ctx.Err()
 			}
 			images += deleted
 			if !unfinishedTurn {
-				delete(unfinished, root)
+				delete(unfinished, tenant)
 			}
 		}
 	}
 }
 
-// takeDue takes a repo for each organization that has rules due at start and has no repo in turns, and adds it to
+// takeDue takes a repo for each tenant that has rules due at start and has no repo in turns, and adds it to
 // turns. It returns the number of groups and repos whose rules are due, including those that another replica has
 // taken.
 func (r *Retention) takeDue(
-	ctx context.Context, start time.Time, turns map[resource.UID]retentiondb.RetentionTurn,
+	ctx context.Context, start time.Time, turns map[resource.Tenant]retentiondb.RetentionTurn,
 ) (int, error) {
 	due, err := r.store.RetentionDue(ctx, start, retentionRound)
 	if err != nil {
 		return 0, err
 	}
 	for _, place := range due {
-		if _, ok := turns[place.Root()]; ok {
+		tenant := r.store.Tenant(ctx, place)
+		if _, ok := turns[tenant]; ok {
 			continue
 		}
 		turn, err := r.store.TakeRetention(ctx, place, start)
@@ -87,7 +88,7 @@ func (r *Retention) takeDue(
 			return 0, err
 		}
 		if turn.Repo != "" {
-			turns[place.Root()] = turn
+			turns[tenant] = turn
 		}
 	}
 	return len(due), nil

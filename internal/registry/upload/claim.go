@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/oci"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/store/access"
 )
 
 // The lease on an upload keeps other processes from writing to it. It is renewed while the process lives, however
@@ -77,7 +78,7 @@ func (u *Uploads) Claim(ctx context.Context, group resource.UID, repo, id string
 	}
 	if c.holder != "" {
 		var held context.Context
-		held, c.stopRenew = context.WithCancel(context.WithoutCancel(ctx))
+		held, c.stopRenew = context.WithCancel(access.Without(context.WithoutCancel(ctx)))
 		go u.renew(held, c.ID, c.holder)
 	}
 	return c, nil
@@ -102,7 +103,7 @@ func (u *Uploads) Release(ctx context.Context, c *Claimed) {
 		c.stopRenew()
 	}
 	if c.holder != "" && !c.done {
-		if err := u.store.ReleaseUpload(context.WithoutCancel(ctx), c.ID, c.holder); err != nil {
+		if err := u.store.ReleaseUpload(access.Without(context.WithoutCancel(ctx)), c.ID, c.holder); err != nil {
 			u.log.WarnContext(ctx, "release upload", "err", err) // the lease expires by itself
 		}
 	}
@@ -148,8 +149,9 @@ func (u *Uploads) Cancel(ctx context.Context, c *Claimed) error {
 	return nil
 }
 
-// drop deletes a claimed upload that has failed.
+// drop deletes a claimed upload that has failed, also if it failed because the caller has lost access.
 func (u *Uploads) drop(ctx context.Context, c *Claimed) error {
+	ctx = access.Without(ctx)
 	if c.monolithic {
 		return u.DiscardUpload(ctx, c.ID)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/oci"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/store/access"
 )
 
 // BodyPause is how long a client may pause while it sends a body.
@@ -121,8 +122,8 @@ func (s *Session) Write(p []byte) (int, error) {
 func (s *Session) Is(d digest.Digest) bool { return digest.NewDigest(d.Algorithm(), s.hash) == d }
 
 // receive appends the body of a request. If the client disconnects or pauses for too long, receive returns a Problem,
-// and the upload can be resumed. It returns another error if the storage fails or if a budget has no room for the
-// bytes.
+// and the upload can be resumed. It returns another error if the storage fails, if a budget has no room for the bytes,
+// or if the caller has lost access.
 func (s *Session) receive(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
 	span := s.uploads.span(ctx, "receive blob")
 	defer span.End(nil)
@@ -152,6 +153,9 @@ func (s *Session) receive(ctx context.Context, w http.ResponseWriter, req *http.
 		}
 		if over := room.Require(ctx, s.Size-before); over != nil {
 			return over
+		}
+		if lost := access.Recheck(ctx); lost != nil {
+			return lost
 		}
 		if err == io.EOF {
 			return nil

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// minProgress is the number of bytes that must arrive in each period of Config.Stall. Without this limit, a registry
-// that sends single bytes could keep a fetch running forever.
-const minProgress = 64 << 10
+// defaultMinRate is the default of Config.MinRate.
+const defaultMinRate = 32 << 10
 
 var errStalled = errors.New("too little arrives")
 
-// A steady reads the body of a response, and cancels the request if the body arrives too slowly.
+// A steady reads the body of a response, and cancels the request if the body arrives too slowly. Otherwise a registry
+// that sends single bytes could keep a fetch running forever.
 type steady struct {
 	body   io.ReadCloser
 	cancel context.CancelCauseFunc
@@ -22,19 +22,20 @@ type steady struct {
 	read   atomic.Int64
 }
 
-func newSteady(body io.ReadCloser, stall time.Duration, cancel context.CancelCauseFunc) *steady {
+// newSteady returns a steady that cancels the request if fewer than the given number of bytes arrive in a period.
+func newSteady(body io.ReadCloser, period time.Duration, least int64, cancel context.CancelCauseFunc) *steady {
 	s := &steady{body: body, cancel: cancel}
 	begun := make(chan struct{})
 	var last int64
-	s.timer = time.AfterFunc(stall, func() {
+	s.timer = time.AfterFunc(period, func() {
 		<-begun
 		read := s.read.Load()
-		if read-last < minProgress {
+		if read-last < least {
 			cancel(errStalled)
 			return
 		}
 		last = read
-		s.timer.Reset(stall)
+		s.timer.Reset(period)
 	})
 	close(begun)
 	return s

@@ -45,29 +45,34 @@ type Registry struct {
 
 // A Client sends requests to registries. It is safe for concurrent use.
 type Client struct {
-	http   *http.Client
-	tokens *lru.Cache[tokenKey, grant]
-	now    func() time.Time
-	stall  time.Duration
+	http    *http.Client
+	tokens  *lru.Cache[tokenKey, grant]
+	now     func() time.Time
+	stall   time.Duration
+	minRate int64
 }
 
 // Config configures a Client.
 type Config struct {
 	Outbound outbound.Config
 	Now      func() time.Time // nil means time.Now
-	Stall    time.Duration    // period in which minProgress bytes of a blob must arrive; 0 means 30 seconds
+	Stall    time.Duration    // period over which the rate of a blob is measured; 0 means 30 seconds
+	MinRate  int64            // least rate at which a blob must arrive, in bytes per second; 0 means 32 KiB
 }
 
 // New returns a Client.
 func New(c Config) *Client {
 	tokens, _ := lru.New[tokenKey, grant](tokensCached) // fails only for sizes below one
-	client := &Client{http: outbound.Client(c.Outbound), tokens: tokens, now: c.Now, stall: c.Stall}
-	client.http.Timeout = 0 // a large blob may take long; Stall ends a download without progress
+	client := &Client{http: outbound.Client(c.Outbound), tokens: tokens, now: c.Now, stall: c.Stall, minRate: c.MinRate}
+	client.http.Timeout = 0 // a large blob may take long; MinRate ends a download without progress
 	if client.now == nil {
 		client.now = time.Now
 	}
 	if client.stall == 0 {
 		client.stall = 30 * time.Second
+	}
+	if client.minRate == 0 {
+		client.minRate = defaultMinRate
 	}
 	return client
 }
@@ -211,7 +216,8 @@ func (c *Client) Blob(ctx context.Context, r Registry, repo, digest string, from
 		cancel(nil)
 		return nil, err
 	}
-	b := &Blob{newSteady(resp.Body, c.stall, cancel), resp.ContentLength}
+	least := int64(float64(c.minRate) * c.stall.Seconds())
+	b := &Blob{newSteady(resp.Body, c.stall, least, cancel), resp.ContentLength}
 	if resp.StatusCode == http.StatusPartialContent {
 		if b.Size >= 0 {
 			b.Size += from

@@ -187,3 +187,35 @@ func TestSlowBlob(t *testing.T) {
 		t.Errorf("%d bytes without an error", n)
 	}
 }
+
+// TestAttackSlowBlob: a registry sends a blob just fast enough that the connection is never silent. The download fails.
+// A blob that arrives at the least rate is read to its end.
+func TestAttackSlowBlob(t *testing.T) {
+	const stall, pieces, pause = 4 * time.Second, 120, 100 * time.Millisecond // the response takes 12 seconds
+	for name, tt := range map[string]struct {
+		piece int
+		whole bool
+	}{
+		"slow": {2300, false},
+		"fast": {16 << 10, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := start(t, func(w http.ResponseWriter, r *http.Request) {
+				for range pieces {
+					_, _ = w.Write(make([]byte, tt.piece)) // fails if the client has canceled the request
+					w.(http.Flusher).Flush()
+					time.Sleep(pause)
+				}
+			})
+			b, err := clientThatWaits(stall).Blob(t.Context(), upstream.Registry{Key: "k", Address: address}, "app", "d", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close()
+			if n, err := io.Copy(io.Discard, b); tt.whole != (err == nil) {
+				t.Errorf("%d of %d bytes have arrived, %v", n, pieces*tt.piece, err)
+			}
+		})
+	}
+}

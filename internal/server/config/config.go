@@ -5,6 +5,7 @@ package config
 
 import (
 	"cmp"
+	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -62,7 +63,9 @@ type Config struct {
 
 	ErrorDomain         string `yaml:"error_domain"`
 	Operators           UIDs   `yaml:"operators"`
-	CreateOrganizations string `yaml:"create_organizations" default:"owners"`
+	CreateOrganizations string `yaml:"create_organizations"`
+
+	KeepNames time.Duration `yaml:"keep_names" default:"2160h"`
 
 	Organization string `yaml:"organization"`
 	OwnerIssuer  string `yaml:"owner_issuer"`
@@ -78,8 +81,10 @@ type Config struct {
 	GCInterval     time.Duration `yaml:"gc_interval" default:"1h"`
 	GCGrace        time.Duration `yaml:"gc_grace" default:"1h"`
 	ScrubRate      Size          `yaml:"scrub_rate"`
+	UpstreamRate   Size          `yaml:"upstream_rate" default:"32KiB"`
 	TrustedRoot    string        `yaml:"trusted_root"`
 	InspectWorkers int           `yaml:"inspect_workers" default:"1"`
+	NeedLandlock   bool          `yaml:"require_landlock"`
 	KeepTrash      time.Duration `yaml:"keep_trash" default:"168h"`
 	KeepPulls      time.Duration `yaml:"keep_pulls" default:"2160h"`
 
@@ -101,11 +106,16 @@ type Config struct {
 	ShutdownDelay time.Duration `yaml:"shutdown_delay"`
 	ShutdownGrace time.Duration `yaml:"shutdown_grace" default:"15s"`
 	MetricsListen string        `yaml:"metrics_listen"`
+	MetricsPublic bool          `yaml:"metrics_public"`
 	Dev           bool          `yaml:"dev"`
 
 	Stdout io.Writer        `yaml:"-"` // receives results; nil: os.Stdout
 	Stderr io.Writer        `yaml:"-"` // receives logs and the set-up link; nil: os.Stderr
 	Now    func() time.Time `yaml:"-"` // clock; nil: time.Now
+
+	// BeforeWrite is called before a request writes, after its authorization. Tests use it to revoke access in
+	// between; nil: nothing is called.
+	BeforeWrite func(context.Context) `yaml:"-"`
 }
 
 // WithDefaults returns c with the defaults that do not depend on the bound address.
@@ -121,6 +131,12 @@ func (c Config) WithDefaults() Config {
 	c.AuthURL = strings.TrimSuffix(c.AuthURL, "/")
 	c.Database = cmp.Or(c.Database, filepath.Join(c.DataDir, "holdfast.db"))
 	c.Blobs = cmp.Or(c.Blobs, filepath.Join(c.DataDir, "blobs"))
+	if c.CreateOrganizations == "" {
+		c.CreateOrganizations = "nobody"
+		if c.Dev {
+			c.CreateOrganizations = "owners"
+		}
+	}
 	c.Stdout = cmp.Or(c.Stdout, io.Writer(os.Stdout))
 	c.Stderr = cmp.Or(c.Stderr, io.Writer(os.Stderr))
 	if c.Now == nil {

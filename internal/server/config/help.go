@@ -46,7 +46,10 @@ var help = map[string]string{
 	"error_domain": "domain in the details of errors (iam. + the host of base_url)",
 	"operators": "UIDs of the identities that may see the state of the installation in the API and the " +
 		"console, separated by commas (none; in dev mode the owner)",
-	"create_organizations": "who may create organizations: anyone, owners (of any organization) or nobody",
+	"create_organizations": "who may create organizations: anyone, owners (of any organization) or nobody but the " +
+		"operator (nobody; in dev mode owners)",
+	"keep_names": "time for which only its previous organization can use the name of a renamed or deleted " +
+		"organization, because clients still pull images from there; negative disables it",
 	"organization": "unattended set-up: name of the first organization; a name with capitals or accents " +
 		"becomes its display name",
 	"owner_issuer":  "unattended set-up: address of the issuer that authenticates the first organization's owner",
@@ -66,7 +69,11 @@ var help = map[string]string{
 		"the storage; every replica reads at this rate (none)",
 	"trusted_root": "file trusted_root.json of Sigstore, for signers that are identities and have no trusted " +
 		"root of their own; read at start (none)",
+	"upstream_rate": "bytes that must arrive from an upstream in a second, on average over 30 seconds; slower " +
+		"downloads are canceled",
 	"inspect_workers": "number of images that are inspected at the same time; negative disables inspection",
+	"require_landlock": "refuse to start if the kernel does not have Landlock, which keeps the process that reads " +
+		"images away from files; without it, the server only warns",
 	"keep_trash": "time for which deleted tags, manifests and repos can be restored, unless the settings of " +
 		"a group say otherwise; negative disables the trash",
 	"keep_pulls":   "time for which records of pulls and pushes are kept",
@@ -84,7 +91,9 @@ var help = map[string]string{
 	"shutdown_delay": "time for which the server continues to serve after a signal to stop, while its health " +
 		"checks fail; for load balancers (0s)",
 	"shutdown_grace": "time to wait for requests in flight after a signal to stop",
-	"metrics_listen": "host:port to serve /metrics on (the main port)",
+	"metrics_listen": "host:port to serve /metrics on, which only your monitoring should reach (none)",
+	"metrics_public": "serve /metrics on the main port, too, to everybody who can connect; its numbers reveal " +
+		"what tenants do, such as which private repos exist",
 	"dev": "for trying it out on a laptop: creates an organization and a token of its owner; only on a " +
 		"loopback address",
 }

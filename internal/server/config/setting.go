@@ -124,7 +124,9 @@ const usage = `holdfastd [--config FILE] [flags]
 holdfastd keys list|rotate|drop ID [flags]
 holdfastd keys reset --lost-encryption-key [flags]
 holdfastd owners recover --organization NAME [--email ADDRESS] [flags]
-holdfastd organizations verify|unverify NAME [flags]
+holdfastd organizations create NAME --email ADDRESS [flags]
+holdfastd organizations payer NAME [--payer NAME] [flags]
+holdfastd organizations verify|unverify|release NAME [flags]
 holdfastd providers trust|untrust UID [flags]
 holdfastd budgets set GROUP METRIC=LIMIT... | show GROUP [flags]
 holdfastd gc [--dry-run] [flags]
@@ -140,12 +142,16 @@ const description = `keys lists the keys that sign tokens, creates a key, or dro
 every token that the key has signed. keys reset replaces the encryption key of
 the installation if it is lost, and lists the secrets that are lost with it.
 owners prints a one-time link for an owner who cannot sign in. organizations
-records that an organization owns its name, which is a domain: people can then
-find it by their e-mail address. providers records that all organizations trust
-an identity provider to speak for its issuer. budgets limits the resources of an
-organization. gc removes blobs that the registry no longer needs. scrub reads all
-blobs, at a rate in bytes per second, and lists blobs that are missing or damaged
-in the storage; it exits with 1 if there are any. blobs check reads one blob.
+creates an organization and prints a one-time link for its owner, sets the
+organization whose budget and capacity another one uses, or records that an
+organization owns its name, which is a domain: people can then find it by their
+e-mail address. organizations release lets anybody use a name that is reserved
+for a renamed or deleted organization. providers records that all organizations
+trust an identity provider to speak for its issuer. budgets limits the resources
+of an organization. gc removes blobs that the registry no longer needs. scrub
+reads all blobs, at a rate in bytes per second, and lists blobs that are missing
+or damaged in the storage; it exits with 1 if there are any. blobs check reads
+one blob.
 backup copies the installation to a folder, a .tar file or s3://bucket/prefix,
 and restore fills an empty installation from there. doctor examines the
 installation and gives advice; it exits with 1 if there are warnings, and with 2

@@ -31,6 +31,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/health"
 	"github.com/holdfast-dev/holdfast/internal/store/schema"
+	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
 // Limits of the checks.
@@ -97,6 +98,7 @@ func Doctor(ctx context.Context, cfg config.Config, args []string, out io.Writer
 	d.database(ctx)
 	d.key(ctx)
 	d.disk()
+	d.kernel()
 	d.certificate()
 	d.blobs(ctx)
 	d.issuers(ctx)
@@ -258,6 +260,23 @@ func (d *doctor) disk() {
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
 		d.warn("data folder", "chmod 700 "+filepath.Clean(d.cfg.DataDir), "other users of this machine may open it (%s)",
 			info.Mode().Perm())
+	}
+}
+
+// kernel checks whether the kernel keeps the process that reads images away from files.
+func (d *doctor) kernel() {
+	const advice = "use Linux 5.13 or newer with landlock among its security modules (lsm=), and a container that " +
+		"allows the landlock system calls; or set inspect_workers to -1, so that no image is read"
+	switch says := "the kernel does not have Landlock: a bug in a parser of packages would let a hostile image read " +
+		"the files of the server"; {
+	case d.cfg.InspectWorkers < 0:
+		return
+	case inspect.Landlock():
+		d.ok("kernel", "Landlock keeps the process that reads images away from files")
+	case d.cfg.NeedLandlock:
+		d.fail("kernel", advice, "%s; require_landlock is set, so the server does not start", says)
+	default:
+		d.warn("kernel", advice, "%s", says)
 	}
 }
 

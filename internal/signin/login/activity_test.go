@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -25,7 +26,7 @@ type entry struct {
 func (x *site) activities(t *testing.T, kinds ...resource.EventType) (all []entry) {
 	t.Helper()
 	x.refusals.Flush(t.Context())
-	for _, e := range must[[]resource.Event](t)(x.store.Events(t.Context(), 0, 10_000)) {
+	for _, e := range must[[]resource.Event](t)(outbox.Read(t.Context(), x.store.DB, 0, 10_000)) {
 		if !strings.HasPrefix(string(e.Type), "signin.activity.") || len(kinds) > 0 && !slices.Contains(kinds, e.Type) {
 			continue
 		}
@@ -128,7 +129,7 @@ func TestTypedNamesStayOut(t *testing.T) {
 		t.Errorf("the organization that was named has %+v", all)
 	}
 	text := x.logs.String()
-	for _, e := range must[[]resource.Event](t)(x.store.Events(t.Context(), 0, 1000)) {
+	for _, e := range must[[]resource.Event](t)(outbox.Read(t.Context(), x.store.DB, 0, 1000)) {
 		text += string(e.Before) + string(e.After)
 	}
 	for _, secret := range []string{typed, "another secret", "nobody@"} {

@@ -63,8 +63,7 @@ func TestConfirmationTells(t *testing.T) {
 	team := x.folder(t, "team-a")
 	key := must[*ecdh.PrivateKey](t)(ecdh.X25519().GenerateKey(rand.Reader))
 	headless := "client_id=cli&headless_code=" + base64.RawURLEncoding.EncodeToString(key.PublicKey().Bytes())
-	b := x.browser(t)
-	b.signIn()
+	var b *browser
 	device := func(fields ...string) func() string {
 		return func() string { _, flow := x.deviceFlow(t, b, fields...); return flow }
 	}
@@ -96,6 +95,8 @@ func TestConfirmationTells(t *testing.T) {
 			"For": "An hour",
 		}},
 	} {
+		b = x.browser(t)
+		b.signIn()
 		flow := tt.start()
 		x.clock.move(3 * time.Minute)
 		got := facts(b.get("/signin?flow=" + flow))

@@ -120,9 +120,11 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request, f *flow) error
 	if input.Field(w, r, "answer") != "allow" {
 		return s.deny(w, r, f)
 	}
-	if !s.site.SameCSRF(n, input.Field(w, r, "csrf")) { // another person has signed in in another window since
+	// Another person may have signed in in another window since.
+	if !s.site.SameCSRF(n, input.Field(w, r, "csrf")) || s.mustSignInAgain(r, f, n) {
 		return site.Redirect(w, r, "/signin?flow="+f.ID)
 	}
+	r = r.WithContext(s.authz.WithSession(r.Context(), n))
 	if f.Invite != "" {
 		arrival, err := s.arrivalOfSession(r.Context(), n)
 		var landing resource.SignInResult

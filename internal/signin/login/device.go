@@ -20,11 +20,15 @@ import (
 )
 
 const (
-	deviceLife     = 10 * time.Minute // time in which a person must enter the user code
-	userCodeLen    = 8
-	userLetters    = "BCDFGHJKLMNPQRSTVWXZ" // no vowels, because they could form words or look like digits
-	maxCodeGuesses = 10                     // greatest number of wrong user codes per network and time window
-	maxDevices     = 60                     // greatest number of device authorizations per network and time window
+	deviceLife  = 10 * time.Minute // time in which a person must enter the user code
+	userCodeLen = 8
+	userLetters = "BCDFGHJKLMNPQRSTVWXZ" // no vowels, because they could form words or look like digits
+	maxDevices  = 60                     // greatest number of device authorizations per network and time window
+
+	// Greatest numbers of wrong user codes per time window.
+	maxCodeGuesses     = 10    // per network, and per person who is signed in
+	maxStrangersCodes  = 1_000 // in all browsers together in which nobody is signed in
+	tooManyOfStrangers = "Too many wrong codes were entered. Sign in in this browser first, and then enter the code again."
 )
 
 func newUserCode() string {
@@ -144,10 +148,10 @@ func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) error {
 		p := &devicePage{Frame: site.Wrong("user_code", problem), Code: echoUserCode(typed)}
 		return s.show(w, r, status, "device", nil, p)
 	}
-	key := "user codes " + input.Network(r)
-	if wait := s.site.Acquire(key, maxCodeGuesses); wait > 0 {
+	release, wait, problem := s.acquireUserCode(r)
+	if wait > 0 {
 		site.RetryAfter(w, wait)
-		return refuse(http.StatusTooManyRequests, site.TooMany(wait))
+		return refuse(http.StatusTooManyRequests, problem)
 	}
 	d, err := s.accounts.DeviceOf(r.Context(), code)
 	if errors.Is(err, fault.NotFound) {
@@ -157,8 +161,30 @@ func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return site.Titled(cannotBegin, err)
 	}
-	s.site.Release(key)
+	release()
 	return s.start(w, r, &flow{Purpose: forDevice, UserCode: d.UserCode, Client: d.Client})
+}
+
+// acquireUserCode counts an attempt to enter a user code. It returns a function that undoes the count, or the time to
+// wait and the message for the person. If strangers with many networks guess codes, only people who are signed in can
+// enter one, so that the guesses do not stop the devices of these people.
+func (s *Service) acquireUserCode(r *http.Request) (release func(), wait time.Duration, problem string) {
+	network, shared, limit := "user codes "+input.Network(r), "user codes of strangers", maxStrangersCodes
+	n, signedIn := s.site.Session(r)
+	if signedIn {
+		shared, limit = "user codes of "+string(n.Identity), maxCodeGuesses
+	}
+	if wait = s.site.Acquire(network, maxCodeGuesses); wait > 0 {
+		return nil, wait, site.TooMany(wait)
+	}
+	if wait = s.site.Acquire(shared, limit); wait == 0 {
+		return func() { s.site.Release(network, shared) }, 0, ""
+	}
+	s.site.Release(network)
+	if !signedIn {
+		return nil, wait, tooManyOfStrangers
+	}
+	return nil, wait, site.TooMany(wait)
 }
 
 // A deviceApproval describes the person who has approved a device. It is stored until the device polls.
@@ -213,9 +239,11 @@ func (s *Service) issueToDevice(ctx context.Context, d resource.Device) (out iss
 	if err := s.unseal(d.Granted, &by); err != nil {
 		return out, err
 	}
-	if _, err := s.store.Session(ctx, by.Session); err != nil {
+	approving, err := s.store.Session(ctx, by.Session)
+	if err != nil {
 		return out, err
 	}
+	ctx = s.authz.WithSession(ctx, approving)
 	f := &flow{Audience: d.Audience, Scopes: d.Scopes, Refresh: true}
 	n := resource.Session{Identity: by.Identity, Act: by.Act, Email: by.Email, Voucher: by.Voucher, Home: by.Home}
 	return s.issue(ctx, f, n, d.Client+" on a device", d.Address, "")

@@ -35,7 +35,7 @@ func (s *Service) finishSignIn(
 	}
 	s.rememberDevice(w, r, n.Identity)
 	s.site.SetSession(w, secret, s.cfg.SessionLife)
-	if arrival.Voucher == "" || f.Again {
+	if arrival.Voucher == "" || f.needsCredential() {
 		s.site.MarkFresh(w, n.ID)
 	}
 	s.rememberProvider(w, arrival.Voucher.Provider())
@@ -108,6 +108,9 @@ func (s *Service) startBrowser(
 	also, err := s.mailNewDevice(r, f, arrival, n, landing)
 	if err != nil {
 		return n, "", err
+	}
+	if f.account != nil {
+		also = append(also, s.accounts.RequireCredentials(r.Context(), *f.account))
 	}
 	if err := s.store.StartBrowserSession(r.Context(), n, signindb.Digest(secret), how, also...); err != nil {
 		return n, "", err

@@ -40,6 +40,8 @@ const (
 // A flow is the state of a sign-in. It is stored in a sealed cookie whose name contains
 // its id. Therefore the id alone is useless in another browser.
 type flow struct {
+	account *resource.Account // local account to which the request signs in; nil in a flow that is read from a cookie
+
 	ID      string `json:"id"`
 	Expires int64  `json:"exp"` // in seconds since 1970
 	Purpose string `json:"for"`
@@ -95,6 +97,26 @@ func (f *flow) setPasswordProof(a resource.Account) {
 // flow and has not changed since.
 func (f *flow) provesPassword(a resource.Account) bool {
 	return f.Account == a.UID && f.PasswordDigest == proofFor(a).Password
+}
+
+// issuesToken reports whether the flow ends with a token for a program.
+func (f *flow) issuesToken() bool {
+	switch f.Purpose {
+	case forCommand, forHeadless, forDevice:
+		return true
+	}
+	return false
+}
+
+// needsCredential reports whether the person must enter a credential in this flow, here or
+// at a provider. A session of the provider is not enough then.
+func (f *flow) needsCredential() bool { return f.Again || f.issuesToken() }
+
+// mustSignInAgain reports whether the person of a session must sign in again in a flow. No
+// program gets a token if the last credential was entered a while ago, because another person
+// may use the browser now.
+func (s *Service) mustSignInAgain(r *http.Request, f *flow, n resource.Session) bool {
+	return f.Again || f.issuesToken() && !s.site.IsFresh(r, n)
 }
 
 // saveFlow stores a flow in its cookie, and reports whether it fits. If the browser has

@@ -62,7 +62,7 @@ func TestFresh(t *testing.T) {
 
 	stolen := b.cookies("hf_fresh")
 	other := x.browser(t)
-	other.through(p, idp)
+	other.toConsole(p, string(idp.UID))
 	if other.fresh() {
 		t.Error("a provider has asked for nothing, and it is fresh")
 	}

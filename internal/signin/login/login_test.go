@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -88,7 +89,7 @@ func TestProviders(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect("after the role was taken away", []string{})
-		events := must[[]resource.Event](t)(s.Events(t.Context(), 0, 1000))
+		events := must[[]resource.Event](t)(outbox.Read(t.Context(), s.DB, 0, 1000))
 		count := map[resource.EventType]int{}
 		for _, e := range events {
 			if e.Actor.Subject == pat {

@@ -30,6 +30,7 @@ type authenticator struct {
 	host    string // host of the passkey
 	flags   byte   // WebAuthn flags: user present and user verified
 	changed string // challenge to sign instead of the real one, or ""
+	framed  bool   // whether the browser reports that a page of another origin contains the page
 }
 
 func (x *site) authenticator(t *testing.T) *authenticator {
@@ -63,7 +64,7 @@ func (d *authenticator) about(q question, kind string) (client, data []byte) {
 		challenge = d.changed
 	}
 	client, err := json.Marshal(
-		map[string]any{"type": kind, "challenge": challenge, "origin": d.origin, "crossOrigin": false},
+		map[string]any{"type": kind, "challenge": challenge, "origin": d.origin, "crossOrigin": d.framed},
 	)
 	if err != nil {
 		panic(err)

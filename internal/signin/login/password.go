@@ -250,7 +250,7 @@ func (s *Service) finishLocalSignIn(w http.ResponseWriter, r *http.Request, f *f
 	if err := s.accounts.NoteUse(r.Context(), a.UID, s.now()); err != nil {
 		return err
 	}
-	f.Proofs, f.Account = nil, a.UID
+	f.Proofs, f.Account, f.account = nil, a.UID, &a
 	s.rememberBrowser(w, r, a.UID)
 	_, err = s.finishSignIn(w, r, f, arrival, "")
 	return err

@@ -51,7 +51,7 @@ func (s *Service) redirectToProvider(w http.ResponseWriter, r *http.Request, f *
 // response share.
 func (f *flow) providerRequest() provider.Request {
 	q := provider.Request{State: f.UpstreamState, Nonce: f.Nonce, Verifier: f.Verifier}
-	if f.Again {
+	if f.needsCredential() {
 		q.MaxAge = site.FreshTime
 	}
 	return q

@@ -24,7 +24,7 @@ func (s *Service) showSignIn(w http.ResponseWriter, r *http.Request) error {
 	if f == nil {
 		return nil
 	}
-	if n, ok := s.site.Session(r); ok && f.Identity == "" && !f.Again {
+	if n, ok := s.site.Session(r); ok && f.Identity == "" && !s.mustSignInAgain(r, f, n) {
 		if f.Purpose == forBrowser && f.Invite == "" {
 			s.deleteFlow(w, f)
 			return site.Redirect(w, r, f.goesTo())
@@ -36,9 +36,9 @@ func (s *Service) showSignIn(w http.ResponseWriter, r *http.Request) error {
 
 // signInPage fills in and shows the sign-in page.
 func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int, f *flow, p *signInPage) error {
-	p.Purpose, p.Passkeys, p.Local, p.Again = f.Purpose, s.factors.Passkeys(), true, f.Again
-	if f.Again && p.Email == "" {
-		p.Email = s.signedInAs(r)
+	p.Purpose, p.Passkeys, p.Local = f.Purpose, s.factors.Passkeys(), true
+	if n, ok := s.site.Session(r); ok && s.mustSignInAgain(r, f, n) {
+		p.Again, p.Email = true, cmp.Or(p.Email, s.emailOf(r, n))
 	}
 	invite, err := s.inviteOf(r, f)
 	if err != nil {
@@ -63,11 +63,9 @@ func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int,
 	return s.show(w, r, status, "signin", f, p)
 }
 
-// signedInAs returns the e-mail address of the person who is signed in, or "" if it is not
-// known.
-func (s *Service) signedInAs(r *http.Request) string {
-	n, ok := s.site.Session(r)
-	if !ok || n.Voucher != "" {
+// emailOf returns the e-mail address of the person of a session, or "" if it is not known.
+func (s *Service) emailOf(r *http.Request, n resource.Session) string {
+	if n.Voucher != "" {
 		return n.Email
 	}
 	a, err := s.accounts.AccountOf(r.Context(), n.Identity)

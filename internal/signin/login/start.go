@@ -46,10 +46,10 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request, f *flow) error {
 }
 
 // hasSessionOf reports whether the session of the browser was started with the provider of
-// the flow.
+// the flow, and is enough for the flow.
 func (s *Service) hasSessionOf(r *http.Request, f *flow) bool {
 	n, ok := s.site.Session(r)
-	return ok && n.Act != nil && f.Identity == "" && n.Voucher.Provider() == f.Provider
+	return ok && n.Act != nil && f.Identity == "" && n.Voucher.Provider() == f.Provider && !s.mustSignInAgain(r, f, n)
 }
 
 // newFlow returns a flow with the parameters of a sign-in. It returns

@@ -49,9 +49,15 @@ func (c *Client) Accept(
 }
 
 // checkResponse checks the parameters of an authorization response. An issuer whose
-// metadata announces the parameter iss must send it (RFC 9207). The error is an
-// *Error.
+// metadata announces the parameter iss must send it (RFC 9207). No parameter may occur twice
+// (RFC 6749, 3.1), because another program in between may look at the other value. The error
+// is an *Error.
 func (c *Client) checkResponse(ctx context.Context, p resource.IdentityProvider, q url.Values) error {
+	for _, name := range []string{"state", "code", "iss", "error"} {
+		if len(q[name]) > 1 {
+			return &Error{"its response has the parameter " + name + " twice", nil}
+		}
+	}
 	iss, code := q.Get("iss"), q.Get("code")
 	if iss != "" && iss != p.OIDC.Issuer {
 		return &Error{"another issuer responded in its place", nil}

@@ -45,7 +45,7 @@ func (s *Service) withSession(next func(http.ResponseWriter, *http.Request, reso
 			return s.site.Problem(w, r, http.StatusForbidden, "This form does not belong to your session",
 				"Load the page again.")
 		}
-		r = r.WithContext(site.ActingAs(r.Context(), n))
+		r = r.WithContext(s.authz.WithSession(site.ActingAs(r.Context(), n), n))
 		err := next(w, r, n)
 		if _, ok := errors.AsType[*site.TitledError](err); ok || err == nil {
 			return err

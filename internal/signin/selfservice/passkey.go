@@ -52,7 +52,7 @@ func (s *Service) register(w http.ResponseWriter, r *http.Request, in site.Scrip
 	if err != nil {
 		return nil, err
 	}
-	r = r.WithContext(site.ActingAs(r.Context(), n))
+	r = r.WithContext(s.authz.WithSession(site.ActingAs(r.Context(), n), n))
 	if len(a.Passkeys) == 0 { // the choice only matters for accounts with a passkey
 		if err := s.setPasswordAlone(r, a, in.Required == requireEither); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package signindb
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strconv"
@@ -166,6 +167,26 @@ func (t Tx) update(ctx context.Context, before resource.Account, a *resource.Acc
 	return t.Emit(ctx, resource.AccountUpdated, a.UID, a.UID.Parent(), before.Record(had), a.Record(has))
 }
 
+// RequireCredentials returns a function for the transaction in which a person signs in to an account. The function
+// locks the account until the commit. It returns fault.Aborted if the account has lost a credential or got another
+// password since it was read, because the sign-in may have relied on the previous credentials.
+func (s *Store) RequireCredentials(ctx context.Context, read resource.Account) func(*store.Tx) error {
+	return func(tx *store.Tx) error {
+		current, err := store.Lock(ctx, tx, &accounts, read.UID, s.Engine.ForUpdate)
+		if err != nil {
+			return err
+		}
+		passkeys, err := In(tx).passkeys(ctx, read.UID)
+		if err != nil {
+			return err
+		}
+		if current.Password != read.Password || !bytes.Equal(current.TOTP, read.TOTP) || passkeys < len(read.Passkeys) {
+			return fault.New(fault.Aborted, "Aborted: the credentials of the account were changed; sign in again")
+		}
+		return nil
+	}
+}
+
 // NoteUse records that somebody signed in to an account at the time used.
 func (s *Store) NoteUse(ctx context.Context, uid resource.UID, used time.Time) error {
 	_, err := s.Exec(ctx, `UPDATE accounts SET used_ms = $2 WHERE uid = $1`, string(uid), store.MS(used))
@@ -209,6 +230,25 @@ func (s *Store) Accounts(
 	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
 ) (page.Page[resource.Account], error) {
 	return store.List(ctx, s.DB, &accounts, r, f, p)
+}
+
+// AccountHolders returns the e-mail addresses of the accounts of the organizations, by the identities of their holders.
+func (s *Store) AccountHolders(ctx context.Context, orgs []resource.UID) (map[resource.UID]string, error) {
+	holders := map[resource.UID]string{}
+	for _, org := range orgs {
+		err := s.Rows(ctx, `SELECT identity, name FROM accounts WHERE parent = $1`, []any{store.Segment(org)},
+			func(row store.Scanner) (bool, error) {
+				var uid resource.UID
+				var email string
+				err := row.Scan(&uid, &email)
+				holders[uid] = email
+				return false, err
+			})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return holders, nil
 }
 
 // PasskeyCounts returns the number of passkeys per account. Accounts without

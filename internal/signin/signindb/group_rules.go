@@ -1,13 +1,13 @@
 package signindb
 
 import (
-	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/grouprule"
 )
 
 // GroupRules returns what happens to the rows of this package's tables when their group is deleted.
-func GroupRules() []store.GroupRule {
-	return []store.GroupRule{
-		store.BlocksGroup("accounts", "parent", "accounts"),
-		store.DeletedByForeignKey("sign_in_rules"),
+func GroupRules() []grouprule.Rule {
+	return []grouprule.Rule{
+		grouprule.Blocks("accounts", "parent", "accounts"),
+		grouprule.Cascades("sign_in_rules"),
 	}
 }

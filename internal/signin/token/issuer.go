@@ -77,8 +77,8 @@ type Issuer struct {
 	refreshedAt time.Time   // when the keys were last read
 }
 
-// Claims are the contents of a token. Caps and Scopes narrow the token if they are
-// not nil.
+// Claims are the contents of a token. Caps, Scopes and Registry narrow the token if they
+// are not nil.
 type Claims struct {
 	Subject       resource.UID
 	Audience      []string
@@ -89,8 +89,9 @@ type Claims struct {
 	Voucher       resource.Voucher // identity provider that vouched for the person, or ""
 	Caps          *resource.Capabilities
 	Scopes        []resource.UID
-	Life          time.Duration // 0 is DefaultLife
-	Until         time.Time     // latest expiry, whatever Life is; zero is no limit
+	Registry      []resource.RegistryScope // narrows a token of the registry
+	Life          time.Duration            // 0 is DefaultLife
+	Until         time.Time                // latest expiry, whatever Life is; zero is no limit
 }
 
 // New returns an issuer with the keys of db. It creates the first key if there is
@@ -132,6 +133,9 @@ type payload struct {
 	Caps          *capset            `json:"cap,omitempty"`
 	Scopes        *[]resource.UID    `json:"scopes,omitempty"` // nil: not narrowed; an empty list: narrowed to no group
 	Webhook       *webhook           `json:"webhook,omitempty"`
+
+	// nil: not narrowed; an empty list: narrowed to nothing in the registry
+	Registry *[]resource.RegistryScope `json:"access,omitempty"`
 }
 
 // audiences are encoded as a list, or as a string if there is only one.
@@ -180,6 +184,9 @@ func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
 	}
 	if c.Scopes != nil {
 		p.Scopes = &c.Scopes
+	}
+	if c.Registry != nil {
+		p.Registry = &c.Registry
 	}
 	s, err := i.signerFor(ctx, i.algorithmFor(c.Audience), issued)
 	if err != nil {

@@ -76,13 +76,7 @@ func (i *Issuer) Authenticate(
 	if err != nil {
 		return authz.Caller{}, err
 	}
-	if err := checker.EnsureCurrent(ctx); err != nil {
-		return authz.Caller{}, err
-	}
-	if why := checker.Revoked(c); why != "" {
-		return authz.Caller{}, refused(why)
-	}
-	return c, nil
+	return checker.Admit(ctx, c)
 }
 
 // Bearer returns the token in the values of an Authorization header. If needScheme is
@@ -156,7 +150,7 @@ func decode(body []byte) (p payload, _ error) {
 // claimNames are the names of all claims of our tokens.
 var claimNames = []string{
 	"iss", "sub", "aud", "iat", "nbf", "exp", "jti", "email", "email_verified",
-	"act", "sid", "idp", "cap", "scopes", "webhook",
+	"act", "sid", "idp", "cap", "scopes", "access", "webhook",
 }
 
 // hasOnlyKnownClaims reports whether a JSON object contains only claims of our
@@ -223,6 +217,9 @@ func (p payload) caller() authz.Caller {
 	}
 	if p.Scopes != nil {
 		c.Scopes = *p.Scopes
+	}
+	if p.Registry != nil {
+		c.Registry = *p.Registry
 	}
 	return c
 }

@@ -199,6 +199,19 @@ func (d *Database) DropIdle() {
 	d.Pool.SetMaxIdleConns(PostgresConns)
 }
 
+// raisedCode is the code of the error that RaiseIf causes: a division by zero. No other statement divides.
+const raisedCode = "22012"
+
+// RaiseIf returns an expression that makes a statement on PostgreSQL fail if a condition is true. A transaction whose
+// last statements are sent together with the commit has no other way to prevent the commit.
+func RaiseIf(condition string) string { return `1 / (CASE WHEN ` + condition + ` THEN 0 ELSE 1 END)` }
+
+// IsRaised reports whether a statement failed because of RaiseIf.
+func IsRaised(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == raisedCode
+}
+
 func postgresFailure(err error) Failure {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {

@@ -1,4 +1,4 @@
-// Package outbox reads the events of a database in order, without gaps.
+// Package outbox reads the events of a database: in order and without gaps, backwards, or by request.
 package outbox
 
 import (
@@ -52,7 +52,7 @@ func (t *Tail) Next(ctx context.Context, n int) ([]resource.Event, error) {
 	if complete, err := t.Complete(ctx); err != nil || !complete {
 		return nil, err
 	}
-	events, err := t.db.Events(ctx, t.at, n)
+	events, err := Read(ctx, t.db, t.at, n)
 	if err != nil {
 		return nil, err
 	}

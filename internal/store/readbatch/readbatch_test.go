@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // batchingDB makes a Batcher batch its reads. It is not connected to a database.
@@ -66,11 +67,11 @@ func TestBatcher(t *testing.T) {
 			for q := 1; q <= n; q++ {
 				ask(q, tt.want)
 			}
-			for waits := 0; waits < n; time.Sleep(time.Millisecond) {
+			testkit.Until(t, func() bool {
 				g.mu.Lock()
-				waits = len(g.waiting)
-				g.mu.Unlock()
-			}
+				defer g.mu.Unlock()
+				return len(g.waiting) >= n
+			})
 			gone, cancel := context.WithCancel(t.Context())
 			cancel()
 			if _, err := g.Read(gone, n+1); !errors.Is(err, context.Canceled) {

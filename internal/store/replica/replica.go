@@ -93,6 +93,8 @@ type Replica struct {
 
 // Hooks connect a Replica to the store that it belongs to.
 type Hooks struct {
+	Knows int64 // number of the last migration that this program knows
+
 	// ReadHeartbeats runs a query on a connection of the store's pool and
 	// returns the heartbeats that it selects, by replica id.
 	ReadHeartbeats func(ctx context.Context, query string, args ...any) (map[string]int64, error)
@@ -111,6 +113,7 @@ type ClockReading struct{ Time, Requested, Received time.Time }
 type peer struct {
 	heartbeat int64
 	since     time.Time
+	knows     int64 // number of the last migration that its program knows; 0 if that was not read yet
 }
 
 // New returns a Replica of the database that cfg connects to. Call Start before use.
@@ -197,10 +200,10 @@ func (r *Replica) announce(ctx context.Context, revision int64) (found observati
 	var ms int64
 	requested := time.Now()
 	err := r.db.QueryRowContext(ctx,
-		`INSERT INTO replicas (id, beat, renew_ms, grants_at) VALUES ($1, $2, `+clock+`, $3)
+		`INSERT INTO replicas (id, beat, renew_ms, grants_at, knows) VALUES ($1, $2, `+clock+`, $3, $4)
 		ON CONFLICT (id) DO UPDATE SET beat = excluded.beat, renew_ms = excluded.renew_ms, grants_at = excluded.grants_at
 		RETURNING `+r.past.expression+`, (`+RevisionQuery+`), (SELECT coalesce(max(seq), 0) FROM outbox), `+clock,
-		r.id, r.heartbeat, revision).Scan(&found.history, &found.revision, &found.event, &ms)
+		r.id, r.heartbeat, revision, r.hooks.Knows).Scan(&found.history, &found.revision, &found.event, &ms)
 	if err == nil {
 		r.clock.Store(&ClockReading{time.UnixMilli(ms).UTC(), requested, time.Now()})
 	}
@@ -210,19 +213,19 @@ func (r *Replica) announce(ctx context.Context, revision int64) (found observati
 // readPeers reads the latest heartbeats of the other replicas, so that a write does not
 // wait for a replica that has stopped.
 func (r *Replica) readPeers(ctx context.Context) error {
-	rows, err := r.db.QueryContext(ctx, `SELECT id, beat FROM replicas WHERE id <> $1`, r.id)
+	rows, err := r.db.QueryContext(ctx, `SELECT id, beat, knows FROM replicas WHERE id <> $1`, r.id)
 	if err != nil {
 		return r.hooks.Fault(err)
 	}
 	defer rows.Close()
-	heartbeats := map[string]int64{}
+	read := map[string]peer{}
 	for rows.Next() {
 		var id string
-		var beat int64
-		if err := rows.Scan(&id, &beat); err != nil {
+		var p peer
+		if err := rows.Scan(&id, &p.heartbeat, &p.knows); err != nil {
 			return r.hooks.Fault(err)
 		}
-		heartbeats[id] = beat
+		read[id] = p
 	}
 	if err := rows.Err(); err != nil {
 		return r.hooks.Fault(err)
@@ -230,8 +233,10 @@ func (r *Replica) readPeers(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	peers := map[string]peer{}
-	for id, beat := range heartbeats {
-		peers[id] = r.peer(id, beat)
+	for id, p := range read {
+		known := r.peer(id, p.heartbeat)
+		known.knows = p.knows
+		peers[id] = known
 	}
 	r.peers = peers // drops the replicas that have left
 	return nil
@@ -239,10 +244,11 @@ func (r *Replica) readPeers(ctx context.Context) error {
 
 // peer returns the state of the replica id. beat is its latest heartbeat.
 func (r *Replica) peer(id string, beat int64) peer {
-	if p, ok := r.peers[id]; ok && p.heartbeat == beat {
-		return p
+	p := r.peers[id]
+	if p.heartbeat != beat || p.since.IsZero() {
+		p.heartbeat, p.since = beat, time.Now()
 	}
-	return peer{beat, time.Now()}
+	return p
 }
 
 // WaitForPeers waits until every other replica has applied the changes up to a
@@ -292,6 +298,20 @@ func (r *Replica) Count() int {
 		}
 	}
 	return n
+}
+
+// Oldest returns the number of the last migration that the programs of all replicas know.
+// A replica without heartbeats counts for replicasKept, because it may only be paused.
+func (r *Replica) Oldest() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	oldest := r.hooks.Knows
+	for _, p := range r.peers {
+		if time.Since(p.since) < replicasKept {
+			oldest = min(oldest, p.knows)
+		}
+	}
+	return oldest
 }
 
 // Listen calls f whenever a process has changed data that others cache. It returns

@@ -8,15 +8,24 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
 )
 
-// Root returns the folder of the repository.
+// Root returns the folder of the repository: the closest folder above the working directory that has scripts/prepare.
+// A program that is built with -trimpath does not know the path of its source.
 func Root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "..")
+	folder, err := os.Getwd()
+	for err == nil {
+		if _, err := os.Stat(filepath.Join(folder, "scripts", "prepare")); err == nil {
+			return folder
+		}
+		if filepath.Dir(folder) == folder {
+			break
+		}
+		folder = filepath.Dir(folder)
+	}
+	return "."
 }
 
 // Path returns the path of a file or folder in bin/test, such as the program crane. The test fails if it is missing.

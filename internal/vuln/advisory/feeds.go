@@ -237,6 +237,10 @@ func (s *Service) readAndRecord(ctx context.Context, f vuln.AdvisoryFeed) error 
 		s.cfg.Log.WarnContext(ctx, "feed not read", "feed", f.UID, "address", f.Redacted().Address, "err", cause)
 	}
 	last.Time, last.Took = s.now(), s.now().Sub(start)
+	last.Revision, last.Current = fetch.Revision(state), f.Last.Current
+	if last.Error == "" {
+		last.Current = last.Time
+	}
 	return s.store.RecordFeedResult(ctx, f, last, state, last.Time.Add(f.Interval))
 }
 

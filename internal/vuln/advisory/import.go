@@ -58,6 +58,20 @@ type Import struct {
 	done Progress
 }
 
+// Tenant returns the key under which the imports into a group are limited.
+func (s *Service) Tenant(ctx context.Context, group resource.UID) resource.Tenant {
+	return s.store.Tenant(ctx, group)
+}
+
+// RequireRoom returns fault.FailedPrecondition if a budget leaves no room for another advisory in a group.
+func (s *Service) RequireRoom(ctx context.Context, group resource.UID) error {
+	room, err := s.store.Headroom(ctx, group, resource.BudgetAdvisories)
+	if err != nil {
+		return err
+	}
+	return room.Require(ctx, 1)
+}
+
 // NewImport begins an import into a group. source is the name of the source. The import calls report after every batch,
 // never concurrently, and ends if report returns an error. The caller needs advisories.create on the group.
 func (s *Service) NewImport(
@@ -177,6 +191,7 @@ func (s *Service) count(done vuln.ImportResult) {
 	imports.Add(done.Created, "created")
 	imports.Add(done.Updated, "updated")
 	imports.Add(done.Unchanged, metric.Unchanged)
+	imports.Add(done.Older, "older")
 }
 
 // reportProgress calls report. The caller holds mu.

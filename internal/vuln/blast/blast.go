@@ -66,7 +66,8 @@ type Gap struct {
 type Page struct {
 	Stage Stage
 	page.Page[Item]
-	Gaps []Gap
+	Gaps     []Gap
+	Coverage query.AnswerCoverage // set by List
 }
 
 // An Item is a part of a stage. One of its fields is set.
@@ -153,27 +154,35 @@ func NewService(
 // Get returns the first page of every stage. An image counts if the caller has repo.list on it, and also
 // vuln_report.list if v names an advisory, or sboms.list if v names a package. Later stages also need the capabilities
 // to list their items. If the caller may not see a stage, its page has a gap that says so.
-func (s *Service) Get(ctx context.Context, v Vulnerability, size int32) (pages []Page, _ error) {
+func (s *Service) Get(
+	ctx context.Context, v Vulnerability, size int32,
+) (pages []Page, c query.AnswerCoverage, _ error) {
 	v.Stage = 0
 	var b *radius
 	for _, stage := range Stages {
 		v.Stage = stage
 		_, req, err := page.Resume(s.pages, blastList, v, page.Params{Size: orStagePage(size)})
 		if err != nil {
-			return nil, err
+			return nil, c, err
 		}
 		if b == nil {
 			if b, err = s.newBlast(ctx, v); err != nil {
-				return nil, err
+				return nil, c, err
 			}
 		}
 		got, err := b.page(ctx, stage, req)
 		if err != nil {
-			return nil, err
+			return nil, c, err
 		}
 		pages = append(pages, got)
 	}
-	return pages, nil
+	c, err := b.coverage(ctx)
+	return pages, c, err
+}
+
+// coverage returns the coverage of the blast radius.
+func (b *radius) coverage(ctx context.Context) (query.AnswerCoverage, error) {
+	return b.queries.CoverageOf(ctx, b.reach, b.query.PURL == "")
 }
 
 func orStagePage(size int32) int32 {
@@ -199,7 +208,11 @@ func (s *Service) List(ctx context.Context, v Vulnerability, p page.Params) (zer
 	if err != nil {
 		return zero, err
 	}
-	return b.page(ctx, v.Stage, req)
+	out, err := b.page(ctx, v.Stage, req)
+	if err == nil {
+		out.Coverage, err = b.coverage(ctx)
+	}
+	return out, err
 }
 
 // A radius holds the data of one request.
@@ -256,15 +269,15 @@ func (b *radius) findGaps(ctx context.Context) error {
 		b.gaps = []Gap{{Code: "NOT_ALLOWED", Text: "you lack the capabilities to list images in any group"}}
 		return nil
 	}
-	waiting, unclear, err := b.images.UnknownImages(ctx, b.reach)
+	unknown, err := b.images.UnknownImages(ctx, b.reach)
 	if err != nil {
 		return err
 	}
-	if waiting > 0 {
-		b.gaps = append(b.gaps, Gap{"NOT_INDEXED", fmt.Sprintf("%d images wait to be inspected", waiting), int64(waiting)})
+	if n := unknown.Waiting; n > 0 {
+		b.gaps = append(b.gaps, Gap{"NOT_INDEXED", fmt.Sprintf("%d images wait to be inspected", n), int64(n)})
 	}
-	if unclear > 0 {
-		b.gaps = append(b.gaps, Gap{"NOT_UNDERSTOOD", fmt.Sprintf("%d images are not understood", unclear), int64(unclear)})
+	if n := unknown.NotUnderstood; n > 0 {
+		b.gaps = append(b.gaps, Gap{"NOT_UNDERSTOOD", fmt.Sprintf("%d images are not understood", n), int64(n)})
 	}
 	if b.query.PURL != "" {
 		return nil

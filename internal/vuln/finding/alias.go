@@ -3,68 +3,49 @@ package finding
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// Claims returns, for each advisory of a finding, the names by which an exception can select it. These are the names of
-// the advisory, and the names of all advisories that share a name with it and are in its group or in a group above.
-// Advisories of other groups do not count. Otherwise an author in a folder could extend an exception to an advisory of
-// the organization, by writing an advisory that names both. Equal lists of names are returned once.
-func Claims(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (claims [][]string) {
-	var groups []resource.UID
-	for _, h := range hits {
-		groups = append(groups, advisories[h.Advisory].UID.Parent())
-	}
-	slices.Sort(groups)
-	for _, g := range slices.Compact(groups) {
-		above := slices.DeleteFunc(slices.Clone(hits), func(h findingdb.Hit) bool {
-			return !advisories[h.Advisory].UID.Parent().Covers(g)
-		})
-		for _, aliases := range GroupByAlias(above, advisories) {
-			var called []string
-			isOwn := false
-			for _, h := range aliases {
-				a := advisories[h.Advisory]
-				called = append(called, AdvisoryNames(a)...)
-				isOwn = isOwn || a.UID.Parent() == g
-			}
-			if isOwn {
-				slices.Sort(called)
-				claims = append(claims, slices.Compact(called))
-			}
-		}
-	}
-	return claims
+// A Mention is a match of a package with an advisory that describes a vulnerability. Names are the names that the
+// advisory gives to the vulnerability. An advisory that fixes several vulnerabilities mentions each of them.
+type Mention struct {
+	findingdb.Hit
+	Names []string
 }
 
-// AdvisoryNames returns the ID, the aliases and the legacy ID of an advisory.
-func AdvisoryNames(a vuln.Advisory) []string {
-	names := append([]string{a.ID}, a.Aliases...)
-	if a.LegacyID != "" {
-		names = append(names, a.LegacyID)
-	}
-	return names
-}
-
-// GroupByAlias groups hits of one package whose advisories share a name, directly or
-// through other advisories among the hits. It sorts hits.
-func GroupByAlias(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (groups [][]findingdb.Hit) {
+// ByVulnerability returns the mentions of each vulnerability in hits. Two mentions are about the same vulnerability if
+// they share a name, directly or through other mentions. It sorts hits.
+func ByVulnerability(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) [][]Mention {
 	slices.SortFunc(hits, func(a, b findingdb.Hit) int {
 		return cmp.Or(cmp.Compare(advisories[a.Advisory].ID, advisories[b.Advisory].ID), cmp.Compare(a.Advisory, b.Advisory))
 	})
-	group := map[string]int{} // index of a group in groups, by the name of an advisory
+	var mentions []Mention
 	for _, h := range hits {
+		for _, names := range advisories[h.Advisory].Vulnerabilities() {
+			mentions = append(mentions, Mention{h, names})
+		}
+	}
+	return join(mentions)
+}
+
+// join groups mentions that share a name, directly or through other mentions.
+func join(mentions []Mention) (groups [][]Mention) {
+	group := map[string]int{} // index of a group in groups, by name
+	for _, m := range mentions {
 		into := -1
-		for _, name := range AdvisoryNames(advisories[h.Advisory]) {
+		for _, name := range m.Names {
 			pos, ok := group[name]
 			switch {
 			case !ok:
 			case into < 0:
 				into = pos
-			case pos != into: // this advisory has names in two groups, so it joins them
+			case pos != into: // this mention has names in two groups, so it joins them
 				groups[into], groups[pos] = append(groups[into], groups[pos]...), nil
 				for n, g := range group {
 					if g == pos {
@@ -76,10 +57,84 @@ func GroupByAlias(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (gro
 		if into < 0 {
 			into, groups = len(groups), append(groups, nil)
 		}
-		groups[into] = append(groups[into], h)
-		for _, name := range AdvisoryNames(advisories[h.Advisory]) {
+		groups[into] = append(groups[into], m)
+		for _, name := range m.Names {
 			group[name] = into
 		}
 	}
-	return slices.DeleteFunc(groups, func(g []findingdb.Hit) bool { return g == nil })
+	return slices.DeleteFunc(groups, func(g []Mention) bool { return g == nil })
+}
+
+// Claims returns, for each mention of a vulnerability, the names by which an exception can select it. These are its
+// names, and the names of all mentions that share a name with it and whose advisory is in the same group or in a group
+// above. Advisories of other groups do not count. Otherwise an author in a folder could extend an exception to a
+// vulnerability in an advisory of the organization, by writing an advisory that names both. Equal lists of names are
+// returned once.
+func Claims(mentions []Mention, advisories map[int64]vuln.Advisory) (claims [][]string) {
+	group := func(m Mention) resource.UID { return advisories[m.Advisory].UID.Parent() }
+	var groups []resource.UID
+	for _, m := range mentions {
+		groups = append(groups, group(m))
+	}
+	slices.Sort(groups)
+	for _, g := range slices.Compact(groups) {
+		above := slices.DeleteFunc(slices.Clone(mentions), func(m Mention) bool { return !group(m).Covers(g) })
+		for _, joined := range join(above) {
+			if slices.ContainsFunc(joined, func(m Mention) bool { return group(m) == g }) {
+				claims = append(claims, NamesOf(joined))
+			}
+		}
+	}
+	return claims
+}
+
+// NamesOf returns all names in mentions, each once and in order.
+func NamesOf(mentions []Mention) (names []string) {
+	for _, m := range mentions {
+		names = append(names, m.Names...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// NameOf returns the name by which a vulnerability is called: its CVE, or else the first of its names in alphabetical
+// order. An ID that Holdfast generated is used only if there is no other name.
+func NameOf(names []string) string {
+	rank := func(name string) int {
+		switch {
+		case vuln.IsCVE(name):
+			return 0
+		case strings.HasPrefix(name, vuln.AdvisoryIDPrefix):
+			return 2
+		}
+		return 1
+	}
+	return slices.MinFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
+	})
+}
+
+// SmallestFix returns the smallest of several fixed versions that is above the current version of a package, or "".
+func SmallestFix(p registry.Package, fixed []string) (least string) {
+	for _, v := range fixed {
+		above, err := version.Compare(p.Ecosystem, v, installed(p))
+		if err != nil || above <= 0 {
+			continue
+		}
+		if least == "" {
+			least = v
+		} else if order, err := version.Compare(p.Ecosystem, v, least); err == nil && order < 0 {
+			least = v
+		}
+	}
+	return least
+}
+
+// installed returns the version of a package that advisories use. For a distribution's package, this is the version of
+// the source package.
+func installed(p registry.Package) string {
+	if p.SourceName != "" {
+		return cmp.Or(p.SourceVersion, p.Version)
+	}
+	return p.Version
 }

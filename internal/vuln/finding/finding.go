@@ -13,22 +13,26 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
-	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// A Finding is a vulnerability of a package in an image. Advisories that share an
-// ID or an alias are one finding.
+// A Finding is a vulnerability of a package in an image. All advisories that describe the vulnerability and affect the
+// package are its evidence.
 type Finding struct {
-	ID                string   // first ID of the advisories in alphabetical order
-	Aliases           []string // all other names of the advisories
+	ID                string   // see NameOf
+	Aliases           []string // all other names of the vulnerability
 	Package           registry.ImagePackage
 	Fixed             []string // versions of the package without the vulnerability
-	Severity          Severity
-	Score             float64 // CVSS score; 0 if no advisory has one
+	FixedVersion      string   // the smallest of them that is above the current version; "" if there is none
+	Advice            string   // smallest version without any open finding of the package; "" if unknown, see Advise
+	Severity          Severity // see Rank
+	SeveritySource    string   // source of the severity; "" if the severity is unknown, or before Describe
+	Score             float64  // highest CVSS score; 0 if no source has one
+	Ratings           []Rating // ratings by all sources, by precedence; set by Describe and AddRatings
 	Summary           string
 	FirstSeen         time.Time
 	Advisories        []resource.UID
-	vuln.Exploitation // data from the exploit lists that the caller may read
+	Evidence          []Evidence // the same advisories, in the same order
+	vuln.Exploitation            // data from the exploit lists that the caller may read
 
 	State            State
 	Exception        resource.UID // the exception that holds for the finding; "" if there is none
@@ -37,6 +41,15 @@ type Finding struct {
 	Closing                       // set if State is StateClosed
 
 	Claims [][]string // names by which exceptions select the finding; see the function Claims
+}
+
+// An Evidence is an advisory that describes the vulnerability of a finding.
+type Evidence struct {
+	Advisory     resource.UID
+	ID           string
+	Fixes        bool   // whether the advisory fixes the vulnerability, and is not a description of it
+	Summary      string // title of the advisory
+	FixedVersion string // smallest fixed version above the current version of the package; "" if there is none
 }
 
 // A State says whether a finding needs attention. Its values are equal to the values in the API.
@@ -67,35 +80,57 @@ const (
 	CloseImageChanged                // the tag was moved to an image without the finding
 )
 
-// New returns the finding that hits describe. All hits are about package p, and their advisories share a name, as in a
-// group that GroupByAlias returns.
-func New(p registry.ImagePackage, hits []findingdb.Hit, advisories map[int64]vuln.Advisory) Finding {
-	v := Finding{Package: p, Claims: Claims(hits, advisories)}
-	first := int64(0)
-	for _, h := range hits {
-		a := advisories[h.Advisory]
-		v.Advisories = append(v.Advisories, a.UID)
-		v.Aliases = append(v.Aliases, AdvisoryNames(a)...)
-		if v.ID == "" || a.ID < v.ID {
-			v.ID = a.ID
-		}
-		v.Summary = cmp.Or(v.Summary, a.Summary)
-		v.Score = max(v.Score, float64(h.Score)/10)
-		for _, fixed := range h.Fixed {
+// New returns the finding about one vulnerability of package p. mentions are its mentions, as in a group that
+// ByVulnerability returns.
+func New(p registry.ImagePackage, mentions []Mention, advisories map[int64]vuln.Advisory) Finding {
+	v := Finding{Package: p, Claims: Claims(mentions, advisories), Aliases: NamesOf(mentions)}
+	v.ID = NameOf(v.Aliases)
+	v.Aliases = slices.DeleteFunc(v.Aliases, func(s string) bool { return s == v.ID })
+	first, rank := int64(0), int64(0)
+	for _, m := range mentions {
+		v.Score = max(v.Score, float64(m.Score)/10)
+		rank = max(rank, Rank(p.Ecosystem, m.Rating))
+		for _, fixed := range m.Fixed {
 			if !slices.Contains(v.Fixed, fixed) {
 				v.Fixed = append(v.Fixed, fixed)
 			}
 		}
-		if first == 0 || h.Since < first {
-			first, v.OpenedBy = h.Since, h.OpenedBy
+		if first == 0 || m.Since < first {
+			first, v.OpenedBy = m.Since, m.OpenedBy
+		}
+		a := advisories[m.Advisory]
+		if !slices.Contains(v.Advisories, a.UID) {
+			v.Advisories = append(v.Advisories, a.UID)
+			v.Evidence = append(v.Evidence, Evidence{Advisory: a.UID, ID: a.ID, Fixes: len(a.Fixes) > 0,
+				FixedVersion: SmallestFix(p.Package, m.Fixed)})
 		}
 	}
-	slices.Sort(v.Aliases)
-	v.Aliases = slices.DeleteFunc(slices.Compact(v.Aliases), func(s string) bool { return s == v.ID })
+	slices.SortFunc(v.Evidence, func(a, b Evidence) int { return cmp.Compare(a.Advisory, b.Advisory) })
 	slices.Sort(v.Advisories)
-	v.Advisories = slices.Compact(v.Advisories)
-	v.Severity, v.FirstSeen = SeverityOf(v.Score), store.FromMS(first)
+	v.FixedVersion = SmallestFix(p.Package, v.Fixed)
+	v.Severity, v.FirstSeen = SeverityOfRank(rank), store.FromMS(first)
 	return v
+}
+
+// Describe sets the titles of a finding and of its evidence, and the ratings in the evidence. The title of a
+// vulnerability is the title in its own record or, if there is none, the line about it in an advisory that fixes it.
+// The title of such an advisory itself is not used, because the advisory may fix other vulnerabilities, too.
+func (v *Finding) Describe(advisories map[resource.UID]vuln.Advisory) {
+	recordTitle, advisoryLine := "", ""
+	name := cmp.Or(v.Package.SourceName, v.Package.Name)
+	for i, e := range v.Evidence {
+		a := advisories[e.Advisory]
+		v.Evidence[i].Summary = a.Summary
+		v.Ratings = append(v.Ratings, RatingsOf(a, v.Package.Ecosystem, name)...)
+		if !e.Fixes && (recordTitle == "" || a.ID == v.ID) {
+			recordTitle = cmp.Or(a.Summary, recordTitle)
+		}
+		if e.Fixes {
+			advisoryLine = cmp.Or(advisoryLine, a.TitleOf(v.ID))
+		}
+	}
+	v.Summary = cmp.Or(recordTitle, advisoryLine)
+	v.AddRatings(nil)
 }
 
 // Key returns a text by which findings are sorted. A more urgent finding has a greater key. The key contains whether
@@ -108,7 +143,7 @@ func (v Finding) Key() string {
 	if len(v.Fixed) > 0 {
 		fixable = 1
 	}
-	return fmt.Sprintf("%d%d%010d%04.0f\x00%s\x00%s\x00%s\x00%s", known, fixable, v.likelihood(), v.Score*10, v.ID,
+	return fmt.Sprintf("%d%d%010d%04.0f\x00%s\x00%s\x00%s\x00%s", known, fixable, v.likelihood(), v.order()*10, v.ID,
 		v.Package.Name, v.Package.Version, v.Package.PURL)
 }
 

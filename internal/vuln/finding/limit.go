@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/fairlimit"
+	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
 var errBusy = &fault.Error{
@@ -17,12 +18,15 @@ var errBusy = &fault.Error{
 
 // A Limiter bounds the number of queries over many images that run at the same
 // time on a replica, because they take time and memory. It bounds them per
-// organization, too, so that one organization does not block the others.
-type Limiter struct{ limiter *fairlimit.Limiter }
+// tenant, too, so that one tenant does not block the others.
+type Limiter struct {
+	db      *store.DB
+	limiter *fairlimit.Limiter
+}
 
 // NewLimiter returns a Limiter. A replica must have only one.
-func NewLimiter() *Limiter {
-	return &Limiter{fairlimit.New(fairlimit.Limits{
+func NewLimiter(db *store.DB) *Limiter {
+	return &Limiter{db, fairlimit.New(fairlimit.Limits{
 		Total: 8, PerTenant: 2, QueuedPerTenant: 32, Wait: 10 * time.Second, Busy: errBusy,
 	})}
 }
@@ -33,8 +37,8 @@ func NewLimiter() *Limiter {
 func (l *Limiter) Wait(ctx context.Context, reach []resource.UID) (done func(), _ error) {
 	organizations := Organizations(reach)
 	if len(organizations) == 1 {
-		return l.limiter.Acquire(ctx, organizations[0])
+		return l.limiter.Acquire(ctx, l.db.Tenant(ctx, organizations[0]))
 	}
 	caller, _ := authz.CallerFrom(ctx)
-	return l.limiter.Acquire(ctx, caller.Identity)
+	return l.limiter.Acquire(ctx, l.db.Tenant(ctx, caller.Identity))
 }

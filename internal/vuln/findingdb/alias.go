@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,28 +12,72 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// AliasSets group advisories that share names. Only advisories of one group can share a
-// set: otherwise an author in a folder could suppress events about advisories of the
+// AliasSets are the vulnerabilities that advisories describe. A vulnerability is a set of names, with a number. Two
+// names belong to one vulnerability if an advisory uses both for the same vulnerability. Only advisories of one group
+// can share a vulnerability: otherwise an author in a folder could suppress events about advisories of the
 // organization, by writing an advisory with all their names.
 type AliasSets struct {
-	setOf  map[int64]int64   // alias set of an advisory, by the advisory's key
-	into   map[int64]int64   // for a merged set, the set that it is now a part of
-	names  map[string]int64  // alias set of a new name, by the name's key
-	text   map[string]string // text of a new name, by the name's key
-	merged []int64           // sets that were merged into others
+	before, after map[int64][]int64 // vulnerabilities of an advisory before and after a change, by the advisory's key
+	into          map[int64]int64   // for a merged vulnerability, the one that it is now a part of
+	names         map[string]int64  // vulnerability of a new name, by the name's key
+	text          map[string]string // text of a new name, by the name's key
+	merged        []int64           // vulnerabilities that were merged into others
 }
 
 func newAliasSets() AliasSets {
-	return AliasSets{setOf: map[int64]int64{}, into: map[int64]int64{}, names: map[string]int64{},
-		text: map[string]string{}}
+	return AliasSets{before: map[int64][]int64{}, after: map[int64][]int64{}, into: map[int64]int64{},
+		names: map[string]int64{}, text: map[string]string{}}
 }
 
-// SetOf returns the set of an advisory.
-func (a AliasSets) SetOf(advisory int64) int64 { return a.find(a.setOf[advisory]) }
+// SetsOf returns the vulnerabilities that an advisory describes after the change, in order.
+func (a AliasSets) SetsOf(advisory int64) []int64 { return a.current(a.after[advisory]) }
 
-// Parts returns the stored sets that are now part of this set, and the set itself.
+// SetsBefore returns the vulnerabilities that an advisory described before the change, in order. A vulnerability that
+// was merged is returned as the one that it is now a part of.
+func (a AliasSets) SetsBefore(advisory int64) []int64 { return a.current(a.before[advisory]) }
+
+// Has reports whether an advisory of the change describes a vulnerability after the change. For other advisories it
+// reports true.
+func (a AliasSets) Has(advisory, set int64) bool {
+	sets, ok := a.after[advisory]
+	return !ok || slices.Contains(a.current(sets), set)
+}
+
+// current returns the current numbers of vulnerabilities, each once and in order.
+func (a AliasSets) current(sets []int64) (numbers []int64) {
+	for _, set := range sets {
+		numbers = append(numbers, a.find(set))
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers)
+}
+
+// moved returns the advisories that describe other vulnerabilities after the change than before, in order.
+func (a AliasSets) moved() (advisories []int64) {
+	for key := range a.after {
+		if !slices.Equal(a.SetsBefore(key), a.SetsOf(key)) {
+			advisories = append(advisories, key)
+		}
+	}
+	slices.Sort(advisories)
+	return advisories
+}
+
+// NewNames returns the names that the change adds to a vulnerability, in order.
+func (a AliasSets) NewNames(set int64) (names []string) {
+	for id, into := range a.names {
+		if a.find(into) == set {
+			names = append(names, a.text[id])
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Parts returns the stored vulnerabilities that are now part of this one, and the vulnerability itself.
 func (a AliasSets) Parts(set int64) []int64 {
 	ids := []int64{set}
 	for _, m := range a.merged {
@@ -53,7 +98,7 @@ func (a AliasSets) find(set int64) int64 {
 	}
 }
 
-// join merges two sets and returns the result.
+// join merges two vulnerabilities and returns the result.
 func (a *AliasSets) join(x, y int64) int64 {
 	x, y = a.find(x), a.find(y)
 	if x == y {
@@ -72,7 +117,14 @@ func nameKey(group resource.UID, name string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:20])
 }
 
-// joinAliases sets c.Sets to the alias sets of the advisories in called and in the change.
+// numberOf returns the number of a new vulnerability. It depends on the vulnerability's first name, by the name's key.
+func numberOf(id string) int64 {
+	sum := sha256.Sum256([]byte(id))
+	return int64(binary.BigEndian.Uint64(sum[:]) >> 1)
+}
+
+// joinAliases sets c.Sets to the vulnerabilities that advisories describe before and after the change: the advisories
+// in called, and those with closed matches. It also sets c.Moved.
 func (t Tx) joinAliases(ctx context.Context, called map[int64]NamedAdvisory, c *Change) error {
 	c.Sets = newAliasSets()
 	c.Advisories = maps.Clone(called)
@@ -81,53 +133,110 @@ func (t Tx) joinAliases(ctx context.Context, called map[int64]NamedAdvisory, c *
 		keys = append(keys, m.Advisory)
 	}
 	slices.Sort(keys)
-	stored, err := t.named(ctx, slices.Compact(keys), c.Sets.setOf)
+	keys = slices.Compact(keys)
+	stored, err := t.named(ctx, keys)
 	if err != nil {
 		return err
 	}
+	if c.Sets.before, err = t.vulnerabilitiesOf(ctx, keys); err != nil {
+		return err
+	}
 	for key, a := range stored {
-		if _, ok := called[key]; !ok {
-			c.Advisories[key] = a
+		if _, ok := called[key]; ok {
+			continue
+		}
+		c.Advisories[key] = a
+		if sets, ok := c.Sets.before[key]; ok {
+			c.Sets.after[key] = sets
 		}
 	}
-	fresh := map[int64][]string{} // keys of names that an advisory did not have before, by the advisory's key
-	for key, a := range called {
-		for _, name := range a.Names {
-			if !slices.Contains(stored[key].Names, name) {
-				id := nameKey(a.UID.Parent(), name)
-				fresh[key] = append(fresh[key], id)
-				c.Sets.text[id] = name
-			}
+	if err := t.addNames(ctx, c.Advisories, &c.Sets); err != nil {
+		return err
+	}
+	for key := range stored { // the previous version stored the advisory, but not its vulnerabilities
+		if len(c.Sets.before[key]) == 0 {
+			c.Sets.before[key] = c.Sets.after[key]
 		}
 	}
-	return t.addNames(ctx, fresh, &c.Sets)
+	for key := range called { // a new advisory has no matches that could move
+		if _, ok := stored[key]; !ok {
+			c.Sets.before[key] = c.Sets.after[key]
+		}
+	}
+	c.Moved, err = t.hitsBy(ctx, c.Sets.moved())
+	return err
 }
 
-// addNames adds new names to the alias sets of advisories. fresh contains the keys of the names, by the advisory's key.
-func (t Tx) addNames(ctx context.Context, fresh map[int64][]string, sets *AliasSets) error {
-	var ask []string
-	for _, ids := range fresh {
-		ask = append(ask, ids...)
-	}
-	if len(ask) == 0 {
-		return nil
+// maxMoved is the maximum number of matches that are read of advisories that describe other vulnerabilities than
+// before.
+const maxMoved = 100_000
+
+func (t Tx) hitsBy(ctx context.Context, advisories []int64) ([]Hit, error) {
+	if len(advisories) == 0 {
+		return nil, nil
 	}
 	q := store.Query{Engine: t.DB.Engine}
-	known, err := store.ReadMap[string, int64](ctx, t.Rows, fmt.Sprintf(`SELECT n.key, n.alias_set FROM %s AS s
-		CROSS JOIN alias_names AS n WHERE n.key = s.v`, t.DB.Engine.Unnest(&q, ask)), q.Args...)
+	text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN matches AS m WHERE m.advisory = s.v LIMIT %s`, hitColumns,
+		t.DB.Engine.Unnest(&q, advisories), q.Arg(maxMoved))
+	return store.ReadAll(ctx, t.Rows, scanHit, text, q.Args...)
+}
+
+// vulnerabilitiesOf returns the stored vulnerabilities of advisories, by the advisory's key.
+func (t Tx) vulnerabilitiesOf(ctx context.Context, keys []int64) (map[int64][]int64, error) {
+	q := store.Query{Engine: t.DB.Engine}
+	sets := map[int64][]int64{}
+	return sets, t.Rows(ctx, fmt.Sprintf(`SELECT a.advisory, a.vulnerability FROM %s AS s
+		CROSS JOIN advisory_vulnerabilities AS a WHERE a.advisory = s.v`, t.DB.Engine.Unnest(&q, keys)), q.Args,
+		func(row store.Scanner) (bool, error) {
+			var key, set int64
+			err := row.Scan(&key, &set)
+			sets[key] = append(sets[key], set)
+			return false, err
+		})
+}
+
+// addNames computes the vulnerabilities of those advisories whose vulnerabilities after the change are not known yet.
+func (t Tx) addNames(ctx context.Context, advisories map[int64]NamedAdvisory, sets *AliasSets) error {
+	fresh := map[int64][][]string{} // keys of the names of each vulnerability, by the advisory's key
+	var ask []string
+	for key, a := range advisories {
+		if _, ok := sets.after[key]; ok {
+			continue
+		}
+		fresh[key] = nil
+		for _, names := range a.Vulnerabilities() {
+			var ids []string
+			for _, name := range names {
+				id := nameKey(a.UID.Parent(), name)
+				ids = append(ids, id)
+				sets.text[id] = name
+			}
+			fresh[key], ask = append(fresh[key], ids), append(ask, ids...)
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	slices.Sort(ask)
+	q := store.Query{Engine: t.DB.Engine}
+	known, err := store.ReadMap[string, int64](ctx, t.Rows, fmt.Sprintf(`SELECT n.key, n.vulnerability FROM %s AS s
+		CROSS JOIN vulnerability_names AS n WHERE n.key = s.v`, t.DB.Engine.Unnest(&q, slices.Compact(ask))), q.Args...)
 	if err != nil {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(fresh)) {
-		sets.add(key, fresh[key], known)
+		sets.after[key] = []int64{}
+		for _, ids := range fresh[key] {
+			sets.after[key] = append(sets.after[key], sets.add(ids, known))
+		}
 	}
 	return nil
 }
 
-// add adds new names to the alias set of an advisory. known contains the alias sets of the names that are already
-// stored.
-func (a *AliasSets) add(advisory int64, names []string, known map[string]int64) {
-	set, ok := a.setOf[advisory]
+// add returns the vulnerability that has all of these names, by the names' keys. known contains the vulnerabilities of
+// the names that are already stored.
+func (a *AliasSets) add(names []string, known map[string]int64) (set int64) {
+	ok := false
 	for _, id := range names {
 		existing, has := known[id]
 		if !has {
@@ -137,65 +246,138 @@ func (a *AliasSets) add(advisory int64, names []string, known map[string]int64) 
 		case has && ok:
 			set = a.join(set, existing)
 		case has:
-			set, ok = existing, true
+			set, ok = a.find(existing), true
 		}
 	}
 	if !ok {
-		set = advisory
+		set = numberOf(names[0])
 	}
-	a.setOf[advisory] = set
 	for _, id := range names {
 		if _, has := known[id]; !has {
 			a.names[id] = set
 		}
 	}
+	return set
 }
 
-// named returns the stored names of advisories, and adds the alias sets of these advisories to setOf.
-func (t Tx) named(ctx context.Context, keys []int64, setOf map[int64]int64) (map[int64]NamedAdvisory, error) {
+// named returns the stored names of advisories.
+func (t Tx) named(ctx context.Context, keys []int64) (map[int64]NamedAdvisory, error) {
 	q := store.Query{Engine: t.DB.Engine}
-	byKey := map[int64]NamedAdvisory{}
-	return byKey, t.Rows(ctx, fmt.Sprintf(`SELECT a.advisory, a.uid, a.names, a.alias_set FROM %s AS s
-		CROSS JOIN matched_advisories AS a WHERE a.advisory = s.v`, t.DB.Engine.Unnest(&q, keys)), q.Args,
-		func(row store.Scanner) (bool, error) {
-			var key, set int64
-			var a NamedAdvisory
-			var names []byte
-			if err := row.Scan(&key, &a.UID, &names, &set); err != nil {
-				return false, err
-			}
-			err := json.Unmarshal(names, &a.Names)
-			byKey[key], setOf[key] = a, set
-			return false, err
-		})
+	return readNamed(ctx, t.Rows, fmt.Sprintf(`SELECT a.advisory, a.uid, a.names, a.fixes FROM %s AS s
+		CROSS JOIN matched_advisories AS a WHERE a.advisory = s.v`, t.DB.Engine.Unnest(&q, keys)), q.Args...)
 }
 
-// saveAliases stores the names of advisories and their sets.
+// readNamed reads advisories with the columns advisory, uid, names and fixes, by key.
+func readNamed(ctx context.Context, rows store.Reader, text string, args ...any) (map[int64]NamedAdvisory, error) {
+	byKey := map[int64]NamedAdvisory{}
+	return byKey, rows(ctx, text, args, func(row store.Scanner) (bool, error) {
+		var key int64
+		var uid resource.UID
+		var names, fixes []byte
+		if err := row.Scan(&key, &uid, &names, &fixes); err != nil {
+			return false, err
+		}
+		a, err := decodeNamed(uid, names, fixes)
+		byKey[key] = a
+		return false, err
+	})
+}
+
+// decodeNamed decodes the columns names and fixes of an advisory.
+func decodeNamed(uid resource.UID, names, fixes []byte) (a NamedAdvisory, err error) {
+	a.UID = uid
+	if err := json.Unmarshal(names, &a.Names); err != nil {
+		return a, err
+	}
+	var fixed []string
+	if len(fixes) > 0 {
+		if err := json.Unmarshal(fixes, &fixed); err != nil {
+			return a, err
+		}
+	}
+	id := a.Names[0]
+	aliases, fixed := vuln.SplitRelations(id, a.Names[1:], fixed)
+	a.Names, a.Fixes = append([]string{id}, aliases...), fixed
+	return a, nil
+}
+
+// saveAliases stores the names of advisories and their vulnerabilities.
 func (t Tx) saveAliases(ctx context.Context, called map[int64]NamedAdvisory, a AliasSets) error {
-	var rows, names [][]any
+	var rows, names, described [][]any
 	for _, key := range slices.Sorted(maps.Keys(called)) {
-		text, err := json.Marshal(called[key].Names)
+		v := called[key]
+		text, err := json.Marshal(vuln.JoinRelations(v.Names, v.Fixes))
 		if err != nil {
 			return err
 		}
-		rows = append(rows, []any{key, string(called[key].UID), string(text), a.SetOf(key)})
+		fixes, err := json.Marshal(append([]string{}, v.Fixes...))
+		if err != nil {
+			return err
+		}
+		rows = append(rows, []any{key, string(v.UID), string(text), string(fixes), key})
 	}
-	if err := t.InsertRows(ctx, `INSERT INTO matched_advisories (advisory, uid, names, alias_set)`, rows,
-		` ON CONFLICT (advisory) DO UPDATE SET uid = excluded.uid, names = excluded.names`); err != nil {
+	if err := t.InsertRows(ctx, `INSERT INTO matched_advisories (advisory, uid, names, fixes, alias_set)`, rows,
+		` ON CONFLICT (advisory) DO UPDATE SET uid = excluded.uid, names = excluded.names, fixes = excluded.fixes`,
+	); err != nil {
 		return err
 	}
-	for _, id := range slices.Sorted(maps.Keys(a.names)) {
-		names = append(names, []any{id, a.text[id], a.find(a.names[id])})
-	}
-	if err := t.InsertRows(ctx, `INSERT INTO alias_names (key, name, alias_set)`, names, ``); err != nil {
-		return err
-	}
-	for _, old := range a.merged {
-		for _, table := range []string{"matched_advisories", "alias_names"} {
-			if err := t.Later(ctx, `UPDATE `+table+` SET alias_set = $2 WHERE alias_set = $1`, old, a.find(old)); err != nil {
+	for _, key := range slices.Sorted(maps.Keys(a.after)) {
+		for _, set := range a.SetsOf(key) {
+			described = append(described, []any{set, key})
+		}
+		for _, set := range a.before[key] {
+			if slices.Contains(a.SetsOf(key), a.find(set)) {
+				continue
+			}
+			if err := t.Later(ctx, `DELETE FROM advisory_vulnerabilities WHERE vulnerability = $1 AND advisory = $2`,
+				set, key); err != nil {
 				return err
 			}
 		}
 	}
+	for _, id := range slices.Sorted(maps.Keys(a.names)) {
+		names = append(names, []any{id, a.text[id], a.find(a.names[id])})
+	}
+	if err := t.InsertRows(ctx, `INSERT INTO vulnerability_names (key, name, vulnerability)`, names, ``); err != nil {
+		return err
+	}
+	if err := t.InsertRows(ctx, `INSERT INTO advisory_vulnerabilities (vulnerability, advisory)`, described,
+		` ON CONFLICT (vulnerability, advisory) DO NOTHING`); err != nil {
+		return err
+	}
+	return t.mergeSets(ctx, a)
+}
+
+// mergeSets changes the stored numbers of vulnerabilities that were merged into others.
+func (t Tx) mergeSets(ctx context.Context, a AliasSets) error {
+	for _, old := range a.merged {
+		if err := t.Later(ctx, `UPDATE vulnerability_names SET vulnerability = $2 WHERE vulnerability = $1`, old,
+			a.find(old)); err != nil {
+			return err
+		}
+		if err := t.Later(ctx, `INSERT INTO advisory_vulnerabilities (vulnerability, advisory)
+			SELECT CAST($2 AS BIGINT), advisory FROM advisory_vulnerabilities WHERE vulnerability = $1
+			ON CONFLICT (vulnerability, advisory) DO NOTHING`, old, a.find(old)); err != nil {
+			return err
+		}
+		if err := t.Later(ctx, `DELETE FROM advisory_vulnerabilities WHERE vulnerability = $1`, old); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// ConvertAdvisories computes the vulnerabilities of at most n advisories that were stored before vulnerabilities were
+// separate from advisories. It returns these advisories, or none if all are converted.
+func (t Tx) ConvertAdvisories(ctx context.Context, n int) (map[int64]NamedAdvisory, error) {
+	stored, err := readNamed(ctx, t.Rows,
+		`SELECT advisory, uid, names, fixes FROM matched_advisories WHERE fixes = '' ORDER BY advisory LIMIT $1`, n)
+	if err != nil || len(stored) == 0 {
+		return nil, err
+	}
+	var c Change
+	if err := t.joinAliases(ctx, stored, &c); err != nil {
+		return nil, err
+	}
+	return stored, t.saveAliases(ctx, stored, c.Sets)
 }

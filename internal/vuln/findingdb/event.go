@@ -129,34 +129,35 @@ func (t Tx) ImagesWith(ctx context.Context, packages []int64, in Images, byPacka
 	return nil
 }
 
-// SetHits returns the matches of the advisories in alias sets, by set. If a set has more than n matches, SetHits
-// returns n+1 of them.
-func (t Tx) SetHits(ctx context.Context, aliasSets []int64, n int) (map[int64][]Hit, error) {
+// SetHits returns the matches of the advisories that describe vulnerabilities, by vulnerability. If a vulnerability has
+// more than n matches, SetHits returns n+1 of them.
+func (t Tx) SetHits(ctx context.Context, sets []int64, n int) (map[int64][]Hit, error) {
 	q := store.Query{Engine: t.DB.Engine}
 	hits := map[int64][]Hit{}
-	return hits, t.Rows(ctx, fmt.Sprintf(`SELECT a.alias_set, m.package, m.advisory, m.score, m.fixed FROM %s AS s
-		CROSS JOIN matched_advisories AS a CROSS JOIN matches AS m WHERE a.alias_set = s.v AND m.advisory = a.advisory`,
-		t.DB.Engine.Unnest(&q, aliasSets)), q.Args, func(row store.Scanner) (bool, error) {
-		var set int64
-		var h Hit
-		var fixed []byte
-		if err := row.Scan(&set, &h.Package, &h.Advisory, &h.Score, &fixed); err != nil {
+	return hits, t.Rows(ctx, fmt.Sprintf(`SELECT a.vulnerability, m.package, m.advisory, m.score, m.vendor, m.fixed
+		FROM %s AS s CROSS JOIN advisory_vulnerabilities AS a CROSS JOIN matches AS m
+		WHERE a.vulnerability = s.v AND m.advisory = a.advisory`, t.DB.Engine.Unnest(&q, sets)), q.Args,
+		func(row store.Scanner) (bool, error) {
+			var set int64
+			var h Hit
+			var fixed []byte
+			if err := row.Scan(&set, &h.Package, &h.Advisory, &h.Score, &h.Vendor, &fixed); err != nil {
+				return false, err
+			}
+			if len(hits[set]) > n {
+				return false, nil
+			}
+			err := json.Unmarshal(fixed, &h.Fixed)
+			hits[set] = append(hits[set], h)
 			return false, err
-		}
-		if len(hits[set]) > n {
-			return false, nil
-		}
-		err := json.Unmarshal(fixed, &h.Fixed)
-		hits[set] = append(hits[set], h)
-		return false, err
-	})
+		})
 }
 
-// SetNames returns the names in alias sets, at most n names for each set.
-func (t Tx) SetNames(ctx context.Context, aliasSets []int64, n int) (called []string, _ error) {
-	for _, set := range aliasSets {
+// SetNames returns the names of vulnerabilities, at most n names for each.
+func (t Tx) SetNames(ctx context.Context, sets []int64, n int) (called []string, _ error) {
+	for _, set := range sets {
 		names, err := store.ReadColumn[string](ctx, t.Rows,
-			`SELECT name FROM alias_names WHERE alias_set = $1 ORDER BY name LIMIT $2`, set, n)
+			`SELECT name FROM vulnerability_names WHERE vulnerability = $1 ORDER BY name LIMIT $2`, set, n)
 		if err != nil {
 			return nil, err
 		}
@@ -165,30 +166,32 @@ func (t Tx) SetNames(ctx context.Context, aliasSets []int64, n int) (called []st
 	return called, nil
 }
 
-// A SetHit is a match with its advisory and the advisory's alias set.
+// A SetHit is a match with its advisory and one of the vulnerabilities that the advisory describes.
 type SetHit struct {
 	Hit
 	Set int64
 	By  NamedAdvisory
 }
 
-// HitsOfOrganization returns the matches of packages with advisories of one
-// organization.
+// HitsOfOrganization returns the matches of packages with advisories of one organization, once for each vulnerability
+// that the advisory describes.
 func (t Tx) HitsOfOrganization(ctx context.Context, root int64, packages []int64) (hits []SetHit, _ error) {
 	for batch := range slices.Chunk(packages, packageBatch) {
 		q := store.Query{Engine: t.DB.Engine}
-		text := fmt.Sprintf(`SELECT %s, a.alias_set, a.uid, a.names FROM %s AS s CROSS JOIN matches AS m
-			CROSS JOIN matched_advisories AS a WHERE m.package = s.v AND m.root = %s AND a.advisory = m.advisory`, hitColumns,
+		text := fmt.Sprintf(`SELECT %s, v.vulnerability, a.uid, a.names, a.fixes FROM %s AS s CROSS JOIN matches AS m
+			CROSS JOIN matched_advisories AS a CROSS JOIN advisory_vulnerabilities AS v WHERE m.package = s.v
+			AND m.root = %s AND a.advisory = m.advisory AND v.advisory = m.advisory`, hitColumns,
 			t.DB.Engine.Unnest(&q, batch), q.Arg(root))
 		err := t.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var h SetHit
-			var fixed, names []byte
-			if err := row.Scan(&h.Package, &h.Advisory, &h.Since, &h.Score, &fixed, &h.OpenedBy, &h.Set, &h.By.UID,
-				&names); err != nil {
+			var uid resource.UID
+			var fixed, names, fixes []byte
+			if err := row.Scan(&h.Package, &h.Advisory, &h.Since, &h.Score, &h.Vendor, &fixed, &h.OpenedBy, &h.Set, &uid,
+				&names, &fixes); err != nil {
 				return false, err
 			}
-			err := json.Unmarshal(names, &h.By.Names)
-			if err == nil {
+			var err error
+			if h.By, err = decodeNamed(uid, names, fixes); err == nil {
 				err = json.Unmarshal(fixed, &h.Fixed)
 			}
 			hits = append(hits, h)

@@ -5,23 +5,26 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/grouprule"
 )
 
 // GroupRules returns what happens to the rows of this package's tables when their group is deleted.
-func GroupRules() []store.GroupRule {
-	rules := []store.GroupRule{
-		store.DeletedWithGroup("inventory_places", deleteInventory),
+func GroupRules() []grouprule.Rule {
+	rules := []grouprule.Rule{
+		grouprule.Deletes("inventory_places", deleteInventory),
 		// Exceptions apply only to images of the group, which are deleted, too.
-		store.DeletedKindWithGroup("exceptions"),
-		store.DeletedKindWithGroup("pull_rules"),
-		store.DeletedWithGroup("past_exceptions", func(ctx context.Context, t *store.Tx, group resource.UID) error {
+		grouprule.DeletesKind("exceptions"),
+		grouprule.DeletesKind("pull_rules"),
+		grouprule.Deletes("past_exceptions", func(ctx context.Context, t *store.Tx, group resource.UID) error {
 			return t.Later(ctx, `DELETE FROM past_exceptions WHERE parent = $1`, store.Segment(group))
 		}),
-		store.KeptAfterGroup("matches", "the matcher removes them when it handles the changes of the advisories"),
-		store.KeptAfterGroup("past_matches", "the history of findings"),
+		grouprule.Cascades("finding_days"),
+		grouprule.Cascades("finding_day_runs"),
+		grouprule.Keeps("matches", "the matcher removes them when it handles the changes of the advisories"),
+		grouprule.Keeps("past_matches", "the history of findings"),
 	}
-	return append(append(rules, store.BelongsTo("inventory_places", "inventory_entries")...),
-		store.BelongsTo("images", "image_news")...)
+	return append(append(rules, grouprule.BelongsTo("inventory_places", "inventory_entries")...),
+		grouprule.BelongsTo("images", "image_news")...)
 }
 
 // deleteInventory removes the inventories of the places in a group.

@@ -2,6 +2,7 @@ package findingdb
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -45,6 +46,46 @@ func (s *Store) held(ctx context.Context, read store.Reader, reach map[int64]*bi
 	return slices.Sorted(maps.Keys(ids)), err
 }
 
+// An ImageSet contains the images in groups or repos that were inspected, or to which SBOMs are attached.
+type ImageSet struct {
+	chunks map[int64]*bitmap.Set
+}
+
+// ImagesIn returns the images in groups or repos.
+func (s *Store) ImagesIn(ctx context.Context, groups []resource.UID) (set ImageSet, _ error) {
+	err := s.Snapshot(ctx, func(read store.Reader) (err error) {
+		set.chunks, err = s.reach(ctx, read, groups)
+		return err
+	})
+	return set, err
+}
+
+// Len returns the number of images.
+func (i ImageSet) Len() (n int) {
+	for _, set := range i.chunks {
+		n += set.Len()
+	}
+	return n
+}
+
+// Key returns a digest that identifies the images.
+func (i ImageSet) Key() [sha256.Size]byte {
+	h := sha256.New()
+	for _, chunk := range slices.Sorted(maps.Keys(i.chunks)) {
+		fmt.Fprintf(h, "%d %x\n", chunk, i.chunks[chunk].Encode())
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// PackagesOf returns the packages in the files and SBOMs of images.
+func (s *Store) PackagesOf(ctx context.Context, images ImageSet) (packages []int64, _ error) {
+	err := s.Snapshot(ctx, func(read store.Reader) (err error) {
+		packages, err = s.held(ctx, read, images.chunks)
+		return err
+	})
+	return packages, err
+}
+
 // heldNamed returns the packages of images in reach for which column has the value name.
 func (s *Store) heldNamed(
 	ctx context.Context, read store.Reader, reach map[int64]*bitmap.Set, column, name string,
@@ -65,8 +106,8 @@ func (s *Store) heldNamed(
 	return packages, nil
 }
 
-// AffectedBy returns the packages that advisories affect. If there are more than manyPackages, it returns only
-// packages of images in the groups or repos.
+// AffectedBy returns the packages that advisories affect, each once. If there are more than manyPackages, it returns
+// only packages of images in the groups or repos.
 func (s *Store) AffectedBy(ctx context.Context, groups []resource.UID, advisories []int64) (packages []int64, _ error) {
 	err := s.Snapshot(ctx, func(read store.Reader) error {
 		q := store.Query{Engine: s.Engine}
@@ -94,5 +135,6 @@ func (s *Store) AffectedBy(ctx context.Context, groups []resource.UID, advisorie
 		}
 		return err
 	})
-	return packages, err
+	slices.Sort(packages)
+	return slices.Compact(packages), err
 }

@@ -11,8 +11,8 @@ import (
 
 func scanPastHit(row store.Scanner) (h Hit, err error) {
 	var fixed []byte
-	if err := row.Scan(&h.Package, &h.Advisory, &h.Since, &h.Score, &fixed, &h.OpenedBy, &h.Until,
-		&h.ClosedBy); err != nil {
+	if err := row.Scan(&h.Package, &h.Advisory, &h.Since, &h.Score, &h.Vendor, &fixed, &h.OpenedBy,
+		&h.Until, &h.ClosedBy); err != nil {
 		return h, err
 	}
 	return h, json.Unmarshal(fixed, &h.Fixed)
@@ -36,18 +36,6 @@ func (s *Store) PastHitsOf(ctx context.Context, packages []int64, roots []resour
 // deleted advisories.
 func (s *Store) Named(ctx context.Context, advisories []int64) (map[int64]NamedAdvisory, error) {
 	q := store.Query{Engine: s.Engine}
-	byKey := map[int64]NamedAdvisory{}
-	return byKey, s.Rows(ctx,
-		fmt.Sprintf(`SELECT a.advisory, a.uid, a.names FROM %s AS s CROSS JOIN matched_advisories AS a
-		WHERE a.advisory = s.v`, s.Engine.Unnest(&q, advisories)), q.Args, func(row store.Scanner) (bool, error) {
-			var key int64
-			var a NamedAdvisory
-			var names []byte
-			if err := row.Scan(&key, &a.UID, &names); err != nil {
-				return false, err
-			}
-			err := json.Unmarshal(names, &a.Names)
-			byKey[key] = a
-			return false, err
-		})
+	return readNamed(ctx, s.Rows, fmt.Sprintf(`SELECT a.advisory, a.uid, a.names, a.fixes FROM %s AS s
+		CROSS JOIN matched_advisories AS a WHERE a.advisory = s.v`, s.Engine.Unnest(&q, advisories)), q.Args...)
 }

@@ -95,13 +95,14 @@ func (s *Store) Hits(ctx context.Context, packages []int64, reach []resource.UID
 	roots := rootKeys(reach)
 	for batch := range slices.Chunk(packages, keyBatch) {
 		q := store.Query{Engine: s.Engine}
-		text := fmt.Sprintf(`SELECT m.package, m.advisory, m.since_ms, m.score, m.fixed FROM %s AS s CROSS JOIN %s AS r
+		text := fmt.Sprintf(`SELECT m.package, m.advisory, m.since_ms, m.score, m.vendor, m.fixed
+			FROM %s AS s CROSS JOIN %s AS r
 			CROSS JOIN matches AS m WHERE m.package = s.v AND m.root = r.v`,
 			s.Engine.Unnest(&q, batch), s.Engine.Unnest(&q, roots))
 		err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var h Hit
 			var fixed []byte
-			if err := row.Scan(&h.Package, &h.Advisory, &h.Since, &h.Score, &fixed); err != nil {
+			if err := row.Scan(&h.Package, &h.Advisory, &h.Since, &h.Score, &h.Vendor, &fixed); err != nil {
 				return false, err
 			}
 			return false, r.add(h, fixed)
@@ -133,19 +134,19 @@ func (s *Store) keepVisible(ctx context.Context, h Hits, reach []resource.UID) e
 	slices.Sort(keys)
 	for batch := range slices.Chunk(keys, keyBatch) {
 		q := store.Query{Engine: s.Engine}
-		text := fmt.Sprintf(`SELECT n.advisory, a.uid, n.names FROM %s AS s CROSS JOIN matched_advisories AS n
+		text := fmt.Sprintf(`SELECT n.advisory, a.uid, n.names, n.fixes FROM %s AS s CROSS JOIN matched_advisories AS n
 			CROSS JOIN `+advisorydb.AdvisoryRows+` AS a WHERE n.advisory = s.v AND a.seg = s.v`, s.Engine.Unnest(&q, batch))
 		err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var key int64
-			var a NamedAdvisory
-			var names []byte
-			if err := row.Scan(&key, &a.UID, &names); err != nil {
+			var uid resource.UID
+			var names, fixes []byte
+			if err := row.Scan(&key, &uid, &names, &fixes); err != nil {
 				return false, err
 			}
-			if !store.Covered(reach, a.UID.Parent()) {
+			if !store.Covered(reach, uid.Parent()) {
 				return false, nil
 			}
-			err := json.Unmarshal(names, &a.Names)
+			a, err := decodeNamed(uid, names, fixes)
 			h.Advisories[key] = a
 			return false, err
 		})

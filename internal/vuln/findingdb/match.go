@@ -9,23 +9,29 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // A Match says that an advisory affects a package. It contains the keys of the package, of the advisory's organization,
 // and of the advisory.
 type Match struct{ Package, Root, Advisory int64 }
 
-// A Rating is the score and the fixes that an advisory gives for a package.
+// A Rating is the severity and the fixes that an advisory gives for a package.
 type Rating struct {
-	Score int64    // CVSS score in tenths; 0 if there is none
-	Fixed []string // versions of the package without the vulnerability
+	Score  int64    // CVSS score in tenths; 0 if there is none
+	Vendor int64    // severity in the words of the vendor, from 1 (low) to 4 (critical); 0 if there is none
+	Fixed  []string // versions of the package without the vulnerability
 }
 
-// A NamedAdvisory is an advisory with all its names.
+// A NamedAdvisory is an advisory with its relations to vulnerabilities.
 type NamedAdvisory struct {
 	UID   resource.UID
 	Names []string // ID of the advisory, and then its other names
+	Fixes []string // vulnerabilities that the advisory fixes
 }
+
+// Vulnerabilities returns the names of each vulnerability that the advisory describes.
+func (a NamedAdvisory) Vulnerabilities() [][]string { return vuln.Vulnerabilities(a.Names, a.Fixes) }
 
 // Matches are the matches that should be stored, and the names of their advisories by key. If After or Last is set,
 // they are complete only for packages after After and up to Last.
@@ -33,6 +39,7 @@ type Matches struct {
 	Ratings     map[Match]Rating
 	Advisories  map[int64]NamedAdvisory
 	After, Last int64
+	Again       []int64 // packages that must be compared with all advisories again
 }
 
 // within returns the name of a column in the table m. The condition on packages precedes the name.
@@ -109,8 +116,9 @@ func (s *Store) LastMatched(ctx context.Context, advisories []int64, after int64
 type Change struct {
 	Opened, Closed []Match
 	Ratings        map[Match]Rating            // ratings of the opened matches
+	Moved          []Hit                       // stored matches of advisories whose vulnerabilities have changed
 	Advisories     map[int64]NamedAdvisory     // advisories of the opened and closed matches, by key
-	Sets           AliasSets                   // alias sets of these advisories
+	Sets           AliasSets                   // vulnerabilities of these advisories
 	Source         func(advisory int64) string // returns the source of an advisory's change, such as a feed
 }
 
@@ -131,8 +139,8 @@ func (t Tx) setMatches(
 	for m, old := range have {
 		if _, ok := want.Ratings[m]; !ok {
 			c.Closed = append(c.Closed, m)
-			past = append(past, []any{m.Package, m.Root, m.Advisory, old.since, max(nowMS, old.since), old.score, old.fixed,
-				old.openedBy, source(m.Advisory)})
+			past = append(past, []any{m.Package, m.Root, m.Advisory, old.since, max(nowMS, old.since), old.score,
+				old.vendor, old.fixed, old.openedBy, source(m.Advisory)})
 		}
 	}
 	for m, r := range want.Ratings {
@@ -144,14 +152,15 @@ func (t Tx) setMatches(
 		if !ok {
 			c.Opened = append(c.Opened, m)
 		}
-		if !ok || old.score != r.Score || old.fixed != string(fixed) {
-			rows = append(rows, []any{m.Package, m.Root, m.Advisory, nowMS, r.Score, string(fixed), source(m.Advisory)})
+		if !ok || old.score != r.Score || old.vendor != r.Vendor || old.fixed != string(fixed) {
+			rows = append(rows, []any{m.Package, m.Root, m.Advisory, nowMS, r.Score, r.Vendor, string(fixed),
+				source(m.Advisory)})
 		}
 	}
 	if err := t.joinAliases(ctx, want.Advisories, &c); err != nil {
 		return err
 	}
-	if len(c.Opened)+len(c.Closed) > 0 {
+	if len(c.Opened)+len(c.Closed)+len(c.Moved) > 0 {
 		if err := announce(c); err != nil {
 			return err
 		}
@@ -159,8 +168,10 @@ func (t Tx) setMatches(
 	if err := t.endMatches(ctx, c.Closed, past); err != nil {
 		return err
 	}
-	if err := t.InsertRows(ctx, `INSERT INTO matches (package, root, advisory, since_ms, score, fixed, opened_by)`, rows,
-		` ON CONFLICT (package, root, advisory) DO UPDATE SET score = excluded.score, fixed = excluded.fixed`); err != nil {
+	if err := t.InsertRows(ctx,
+		`INSERT INTO matches (package, root, advisory, since_ms, score, vendor, fixed, opened_by)`, rows,
+		` ON CONFLICT (package, root, advisory) DO UPDATE SET score = excluded.score, vendor = excluded.vendor,
+		fixed = excluded.fixed`); err != nil {
 		return err
 	}
 	return t.saveAliases(ctx, want.Advisories, c.Sets)
@@ -175,7 +186,7 @@ func (t Tx) endMatches(ctx context.Context, ended []Match, past [][]any) error {
 		}
 	}
 	return t.InsertRows(ctx,
-		`INSERT INTO past_matches (package, root, advisory, since_ms, until_ms, score, fixed, opened_by,
+		`INSERT INTO past_matches (package, root, advisory, since_ms, until_ms, score, vendor, fixed, opened_by,
 		closed_by)`, past, ``)
 }
 
@@ -183,6 +194,7 @@ func (t Tx) endMatches(ctx context.Context, ended []Match, past [][]any) error {
 type storedMatch struct {
 	since    int64
 	score    int64
+	vendor   int64
 	fixed    string
 	openedBy string
 }
@@ -190,12 +202,12 @@ type storedMatch struct {
 func (t Tx) stored(ctx context.Context, column string, keys []int64) (map[Match]storedMatch, error) {
 	q := store.Query{Engine: t.DB.Engine}
 	have := map[Match]storedMatch{}
-	return have, t.Rows(ctx, fmt.Sprintf(`SELECT m.package, m.root, m.advisory, m.since_ms, m.score, m.fixed, m.opened_by
-		FROM %s AS s CROSS JOIN matches AS m WHERE m.%s = s.v`, t.DB.Engine.Unnest(&q, keys), column), q.Args,
+	return have, t.Rows(ctx, fmt.Sprintf(`SELECT m.package, m.root, m.advisory, m.since_ms, m.score, m.vendor, m.fixed,
+		m.opened_by FROM %s AS s CROSS JOIN matches AS m WHERE m.%s = s.v`, t.DB.Engine.Unnest(&q, keys), column), q.Args,
 		func(row store.Scanner) (bool, error) {
 			var m Match
 			var r storedMatch
-			err := row.Scan(&m.Package, &m.Root, &m.Advisory, &r.since, &r.score, &r.fixed, &r.openedBy)
+			err := row.Scan(&m.Package, &m.Root, &m.Advisory, &r.since, &r.score, &r.vendor, &r.fixed, &r.openedBy)
 			have[m] = r
 			return false, err
 		})
@@ -216,6 +228,17 @@ func (t Tx) MatchPackages(
 	q := store.Query{Engine: t.DB.Engine}
 	text := fmt.Sprintf(`UPDATE packages SET matched = %s WHERE seq IN (SELECT v FROM %s AS s)`, q.Arg(true),
 		t.DB.Engine.Unnest(&q, keys))
+	return t.Later(ctx, text, q.Args...)
+}
+
+// CompareAgain marks packages as not compared with the advisories.
+func (t Tx) CompareAgain(ctx context.Context, packages []int64) error {
+	if len(packages) == 0 {
+		return nil
+	}
+	q := store.Query{Engine: t.DB.Engine}
+	text := fmt.Sprintf(`UPDATE packages SET matched = %s WHERE seq IN (SELECT v FROM %s AS s)`, q.Arg(false),
+		t.DB.Engine.Unnest(&q, packages))
 	return t.Later(ctx, text, q.Args...)
 }
 
@@ -240,11 +263,11 @@ type Hit struct {
 	ClosedBy string
 }
 
-const hitColumns = `m.package, m.advisory, m.since_ms, m.score, m.fixed, m.opened_by`
+const hitColumns = `m.package, m.advisory, m.since_ms, m.score, m.vendor, m.fixed, m.opened_by`
 
 func scanHit(row store.Scanner) (h Hit, err error) {
 	var fixed []byte
-	if err := row.Scan(&h.Package, &h.Advisory, &h.Since, &h.Score, &fixed, &h.OpenedBy); err != nil {
+	if err := row.Scan(&h.Package, &h.Advisory, &h.Since, &h.Score, &h.Vendor, &fixed, &h.OpenedBy); err != nil {
 		return h, err
 	}
 	return h, json.Unmarshal(fixed, &h.Fixed)

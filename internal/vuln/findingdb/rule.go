@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/tablecache"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
@@ -121,8 +122,8 @@ func (s *RuleSet) Over(repo resource.UID) (rules []vuln.PullRule) {
 }
 
 // NewRuleCache returns a cache of all rules. Every pull needs the rules of its repo and of the groups above the repo.
-func NewRuleCache(s *Store) *store.CachedTable[RuleSet] {
-	return store.NewCachedTable(s.DB, store.RevisionPullRules, func(ctx context.Context) (*RuleSet, error) {
+func NewRuleCache(s *Store) *tablecache.Cache[RuleSet] {
+	return tablecache.New(s.DB, store.RevisionPullRules, func(ctx context.Context) (*RuleSet, error) {
 		stored, err := pullRules.All(ctx, s.Rows, ``)
 		if err != nil {
 			return nil, fmt.Errorf("read rules: %w", err)

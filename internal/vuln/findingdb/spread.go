@@ -40,6 +40,7 @@ func (s Spread) Numbers() (numbers []int64) {
 
 // SpreadOf returns the images in the groups or repos that have one of the packages.
 func (s *Store) SpreadOf(ctx context.Context, groups []resource.UID, packages []int64) (out Spread, _ error) {
+	packages = slices.Compact(slices.Sorted(slices.Values(packages))) // a repeated package would be counted twice
 	out = Spread{map[int64]*bitmap.Set{}, map[int64]int{}}
 	err := s.Snapshot(ctx, func(read store.Reader) error {
 		reach, err := s.reach(ctx, read, groups)

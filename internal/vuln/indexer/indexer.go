@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	reserveLife = 30 * time.Second // time for which an image is reserved for one replica
-	pollEvery   = time.Second
+	reserveLife = 30 * time.Second       // time for which an image is reserved for one replica
+	pollEvery   = 100 * time.Millisecond // a push is one of few changes to which people wait for the reaction
 	sweepFirst  = 10 * time.Second
 	sweepEvery  = 30 * time.Minute
 
@@ -81,6 +81,10 @@ func New(index *imagedb.Store, packages *findingdb.Store, r *images.Reader, cfg 
 // Waiting returns the number of images in the queue.
 func (x *Indexer) Waiting(ctx context.Context) (int64, error) { return x.images.QueueLength(ctx) }
 
+// Oldest returns the time at which the first of the images that wait for their first inspection was pushed, or the zero
+// time if none waits.
+func (x *Indexer) Oldest(ctx context.Context) (time.Time, error) { return x.images.OldestQueued(ctx) }
+
 // Run inspects images until ctx ends.
 func (x *Indexer) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
@@ -97,10 +101,9 @@ func (x *Indexer) Run(ctx context.Context) error {
 func (x *Indexer) work(ctx context.Context) {
 	var last *imagedb.QueuedImage
 	for ctx.Err() == nil {
-		q, ok, err := x.images.ReserveImage(ctx, last, reserveLife)
-		if err == nil && ok {
+		q, ok, err := x.next(ctx, last)
+		if ok {
 			last = &q
-			err = x.index(ctx, q)
 		}
 		if err != nil && ctx.Err() == nil {
 			x.cfg.Log.WarnContext(ctx, "images are not inspected", "err", err)
@@ -109,6 +112,14 @@ func (x *Indexer) work(ctx context.Context) {
 			sleep(ctx, pollEvery)
 		}
 	}
+}
+
+// next inspects the next image after last. It reports false if there is none.
+func (x *Indexer) next(ctx context.Context, last *imagedb.QueuedImage) (q imagedb.QueuedImage, ok bool, err error) {
+	if q, ok, err = x.images.ReserveImage(ctx, last, reserveLife); err == nil && ok {
+		err = x.index(ctx, q)
+	}
+	return q, ok, err
 }
 
 // sweep calls Sweep at regular intervals.
@@ -131,6 +142,9 @@ func (x *Indexer) Sweep(ctx context.Context) error {
 		return err
 	}
 	if _, err := x.images.SweepSBOMs(ctx, registry.SBOMReader); err != nil {
+		return err
+	}
+	if err := x.images.SweepCosts(ctx); err != nil {
 		return err
 	}
 	_, err := x.packages.SweepChunks(ctx)
@@ -161,7 +175,7 @@ func (x *Indexer) index(ctx context.Context, q imagedb.QueuedImage) error {
 	if known >= x.cfg.Version {
 		return x.finish(ctx, q, nil)
 	}
-	found, err := x.cfg.Read(ctx, layers)
+	found, err := x.read(ctx, q, layers)
 	if err != nil {
 		return x.failed(ctx, q, err)
 	}
@@ -194,9 +208,10 @@ func whileReserved(ctx context.Context, renew func(context.Context) bool) (stop 
 	return func() { cancel(); kept.Wait() }
 }
 
-// layers returns the layers of an image, or nil if no layer contains files. It returns an *inspect.NotUnderstood error
+// layers returns the layers of an image, or nil if all layers are documents. It returns an *inspect.NotUnderstood error
 // if a layer is missing in the repo. Otherwise a user who knows only the manifest of another image would learn the
-// content of that image.
+// content of that image. It also returns that error if the image has no files, but its configuration names layers,
+// because a client that has these layers would run them.
 func (x *Indexer) layers(ctx context.Context, q imagedb.QueuedImage) ([]inspect.Layer, error) {
 	stored, err := x.registry.Layers(ctx, q.Repo, q.Digest)
 	if err != nil {
@@ -204,9 +219,6 @@ func (x *Indexer) layers(ctx context.Context, q imagedb.QueuedImage) ([]inspect.
 	}
 	layers := make([]inspect.Layer, 0, len(stored))
 	for _, l := range stored {
-		if !l.IsFiles() {
-			continue
-		}
 		present, err := l.Here(ctx)
 		if err != nil {
 			return nil, err
@@ -214,9 +226,26 @@ func (x *Indexer) layers(ctx context.Context, q imagedb.QueuedImage) ([]inspect.
 		if !present {
 			return nil, &inspect.NotUnderstood{Reason: "a layer is not in the repo"}
 		}
+		document, err := l.IsDocument(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if document {
+			continue
+		}
 		layers = append(layers, inspect.Layer{MediaType: l.MediaType, Digest: l.Digest, Open: l.Open})
 	}
-	if len(stored) > 0 && len(layers) == 0 {
+	if len(layers) > 0 {
+		return layers, nil
+	}
+	extra, err := x.registry.NamesOtherLayers(ctx, q.Repo, q.Digest)
+	if err != nil {
+		return nil, err
+	}
+	if extra {
+		return nil, &inspect.NotUnderstood{Reason: "its configuration names layers that it does not have"}
+	}
+	if len(stored) > 0 {
 		return nil, nil
 	}
 	return layers, nil

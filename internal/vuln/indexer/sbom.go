@@ -34,7 +34,9 @@ func (x *Indexer) readQueue(ctx context.Context) {
 		q, ok, err := x.images.ReserveSBOMs(ctx, last, reserveLife)
 		if err == nil && ok {
 			last = &q
-			err = x.readDocuments(ctx, q)
+			if err = x.images.ChargeTurn(ctx, q); err == nil {
+				err = x.readDocuments(ctx, q)
+			}
 		}
 		if err != nil && ctx.Err() == nil {
 			x.cfg.Log.WarnContext(ctx, "attached SBOMs are not read", "err", err)
@@ -130,6 +132,10 @@ func (x *Indexer) readSBOM(
 		return inspect.Result{Document: &inspect.Document{}, Warnings: []string{large}}, nil
 	}
 	found, err := x.cfg.ReadSBOM(ctx, document, q.Digest)
+	used, _ := usage(found, err)
+	if err := x.images.Charge(ctx, q, used); err != nil {
+		return found, err
+	}
 	var reason *inspect.NotUnderstood
 	switch {
 	case errors.Is(err, fault.NotFound): // the repo does not contain the document

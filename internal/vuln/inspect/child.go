@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/extract"
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/layer"
@@ -57,23 +58,25 @@ func serve(in io.Reader, out io.Writer) error {
 	if err := confine(req.Limits, os.TempDir()); err != nil {
 		return err
 	}
-	a := read(context.Background(), frames, req)
+	encoder := json.NewEncoder(out)
+	a := read(context.Background(), frames, req, func(c LayerCost) error { return encoder.Encode(answer{Layer: &c}) })
 	if a.Result != nil {
 		a.Result.MemoryBytes = memory()
 	}
-	return json.NewEncoder(out).Encode(a)
+	return encoder.Encode(a)
 }
 
-// read reads the image or the document of the request.
-func read(ctx context.Context, frames *frameReader, req request) answer {
+// read reads the image or the document of the request. It calls report with the cost of each layer, also if the layer
+// cannot be read.
+func read(ctx context.Context, frames *frameReader, req request, report func(LayerCost) error) answer {
 	if req.Document != "" {
 		return readDocument(frames, req)
 	}
-	return index(ctx, frames, req)
+	return index(ctx, frames, req, report)
 }
 
-// index reads the layers of an image.
-func index(ctx context.Context, frames *frameReader, req request) answer {
+// index reads the layers of an image. A layer that the image has several times is read once.
+func index(ctx context.Context, frames *frameReader, req request, report func(LayerCost) error) answer {
 	l := req.Limits
 	finder, err := extract.New(extract.Limits{Packages: l.Packages, Warnings: maxWarnings})
 	if err != nil {
@@ -82,16 +85,39 @@ func index(ctx context.Context, frames *frameReader, req request) answer {
 	stack := layer.New(layer.Limits{Bytes: l.Bytes, Entries: l.Entries, Kept: 5 * l.Packages,
 		InMemory: 8 << 20, Spool: l.FileBytes}, finder)
 	defer stack.Close()
+	if len(req.Reads) > 0 {
+		stack.Read(req.Reads)
+	}
 	for i, digest := range req.Layers {
+		first := slices.Index(req.Layers, digest)
+		if first < i {
+			if err := stack.Repeat(first); err != nil {
+				return answer{NotUnderstood: short(explain(i, digest, err))}
+			}
+			continue
+		}
 		if err := frames.next(); err != nil {
 			return answer{Failed: err.Error()}
 		}
-		if err := stack.Add(ctx, frames); err != nil {
-			return answer{NotUnderstood: short(explain(i, digest, err))}
+		add := stack.Add
+		if slices.Contains(req.Layers[i+1:], digest) {
+			add = stack.Record
+		}
+		bytes, begun := stack.Bytes(), processorTime()
+		failed := add(ctx, frames)
+		cost := LayerCost{Layer: i, Bytes: stack.Bytes() - bytes, Processor: processorTime() - begun}
+		if err := report(cost); err != nil {
+			return answer{Failed: err.Error()}
+		}
+		if failed != nil {
+			return answer{NotUnderstood: short(explain(i, digest, failed))}
 		}
 	}
 	if err := frames.next(); err != nil { // reads the data after the last archive to its end, to find errors in it
 		return answer{Failed: err.Error()}
+	}
+	if unread := stack.Unread(); len(unread) > 0 {
+		return answer{Unread: unread}
 	}
 	found := finder.Finish(stack)
 	return answer{Result: &Result{Distribution: found.Distribution, Packages: found.Packages,

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/landlock-lsm/go-landlock/landlock"
@@ -50,6 +51,15 @@ func widen(pipe *os.File) {
 	})
 }
 
+// processorTime returns the processor time of this process.
+func processorTime() time.Duration {
+	var usage unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &usage) != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
 // openMemory returns a function that returns the peak memory of this process in bytes. The child measures it itself,
 // because the usage that the system reports for an ended process includes the memory of the process that forked it.
 func openMemory() func() int64 {
@@ -70,6 +80,12 @@ func openMemory() func() int64 {
 // runtimeBytes is the memory of a Go program at its start, plus the memory that it maps in advance: arenas are mapped
 // in pieces of 64 MiB.
 const runtimeBytes = 192 << 20
+
+// Landlock reports whether the kernel has Landlock and allows this process to use it.
+func Landlock() bool {
+	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	return errno == 0 && version > 0
+}
 
 // confine removes all rights of this process that it does not need to read an image. Landlock denies access to all
 // files outside folder, if the kernel supports it. Seccomp denies access to the network, to other programs and to other

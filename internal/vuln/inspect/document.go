@@ -40,7 +40,7 @@ func SBOM(ctx context.Context, document Layer, image string) (Result, error) {
 	limits := documentLimits.withDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, clockFactor*time.Duration(limits.Seconds)*time.Second, errSlow)
 	defer cancel()
-	r, err := runChild(ctx, []Layer{document}, limits, image)
+	r, err := runChild(ctx, []Layer{document}, request{Limits: limits, Document: image})
 	if err == nil && r.Document == nil {
 		err = ErrNoSBOM
 	}

@@ -42,7 +42,7 @@ func RunProbe(ctx context.Context, folder string, skip int) (string, error) {
 
 // ParseAnswer parses the answer of a child.
 func ParseAnswer(output []byte, layers int) (Result, error) {
-	c := child{limits: Limits{}.withDefaults()}
+	c := child{request: request{Limits: Limits{}.withDefaults()}}
 	return c.parseAnswer(output, layers)
 }
 
@@ -53,7 +53,8 @@ func Serve(in io.Reader) (answered bool) {
 		return false
 	}
 	l := Limits{Bytes: 1 << 20, Entries: 1000, Packages: 100, FileBytes: 1 << 20}.withDefaults()
-	index(context.Background(), frames, request{Limits: l, Layers: []string{"a", "b"}})
+	index(context.Background(), frames, request{Limits: l, Layers: []string{"a", "b", "a"}},
+		func(LayerCost) error { return nil })
 	return true
 }
 

@@ -17,6 +17,8 @@ const (
 
 	frameHead = 5
 	maxFrame  = 256 << 10
+
+	maxRequest = 64 << 20 // maximum length of a request, which may list many hard links
 )
 
 var errFrame = errors.New("unexpected frame")
@@ -68,7 +70,7 @@ func (f *frameReader) head() (kind byte, length int, err error) {
 		return 0, 0, fmt.Errorf("read a frame: %w", err)
 	}
 	length = int(binary.BigEndian.Uint32(head[1:]))
-	if length > maxFrame {
+	if length > maxFrame && (head[0] != frameRequest || length > maxRequest) {
 		return 0, 0, fmt.Errorf("%w: %d bytes", errFrame, length)
 	}
 	return head[0], length, nil

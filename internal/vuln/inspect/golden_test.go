@@ -111,6 +111,26 @@ var goldens = map[string]golden{
 		"Arch npm 10.8.0-1   layer 0 var/lib/pacman/local/npm-10.8.0-1/desc",
 		"npm npm 10.8.0   layer 0 usr/lib/node_modules/npm/package.json of pkg:alpm/arch/npm@10.8.0-1",
 	}},
+	"the store of pnpm before node_modules": {"  ", [][]file{{
+		{name: "a-store/v10/files/0a/1b", content: node("left", "1.2.3")},
+		{name: "app/node_modules/.pnpm/left@1.2.3/node_modules/left/package.json", kind: tar.TypeLink,
+			link: "a-store/v10/files/0a/1b"},
+		link("app/node_modules/left", ".pnpm/left@1.2.3/node_modules/left"),
+		{name: "a-store/v10/files/0a/2c", content: node("unlinked", "1.0.0")},
+	}}, []string{
+		"npm left 1.2.3   layer 0 app/node_modules/.pnpm/left@1.2.3/node_modules/left/package.json",
+	}},
+	"links out of node_modules": {"  ", [][]file{{
+		{name: "lib/shared/package.json", content: node("shared", "2.0.0")},
+		{name: "lib/scoped/package.json", content: node("@me/scoped", "3.0.0")},
+		{name: "lib/other/package.json", content: node("other", "4.0.0")},
+		link("srv/very/deep/folder/app/node_modules/shared", "../../../../../../lib/shared"),
+		link("srv/very/deep/folder/app/node_modules/@me/scoped", "/lib/scoped"),
+		link("srv/other", "../lib/other"),
+	}}, []string{
+		"npm @me/scoped 3.0.0   layer 0 lib/scoped/package.json",
+		"npm shared 2.0.0   layer 0 lib/shared/package.json",
+	}},
 	"languages": {"  ", [][]file{{
 		{name: "app/node_modules/@scope/pkg/package.json", content: node("@scope/pkg", "1.2.3")},
 		{name: "app/node_modules/lodash/package.json", content: node("lodash", "4.17.20")},

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -68,7 +70,7 @@ func layers(blobs ...[]byte) []inspect.Layer {
 	var found []inspect.Layer
 	for _, b := range blobs {
 		found = append(found, inspect.Layer{
-			MediaType: "application/vnd.oci.image.layer.v1.tar+gzip", Digest: "sha256:00",
+			MediaType: "application/vnd.oci.image.layer.v1.tar+gzip", Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(b)),
 			Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil },
 		})
 	}

@@ -32,14 +32,14 @@ import (
 
 // Version is the version of the code that determines a Result. It is increased when an image may get a different
 // Result, so that images with an older Version are read again.
-const Version = 1
+const Version = 3
 
 // A Layer is a layer of an image.
 type Layer struct {
 	MediaType string
 	Digest    string // digest of the layer, used only in messages
 
-	// Open returns the blob. It is called at most once. The blob is read to its end, or until the image is found to be
+	// Open returns the blob. It is called at most twice. The blob is read to its end, or until the image is found to be
 	// invalid.
 	Open func(context.Context) (io.ReadCloser, error)
 }
@@ -63,14 +63,26 @@ type Result struct {
 	Version  int       // value of the constant Version when the result was made
 	Document *Document `json:",omitempty"` // set if the result comes from an SBOM
 
+	Layers      []LayerCost   // cost of each different layer that was read, in the order of the layers
 	Processor   time.Duration // processor time that the child used
 	MemoryBytes int64         // peak memory of the child; set only on Linux
+}
+
+// A LayerCost is the cost of reading a layer. The child reports how the cost is divided among the layers. A hostile
+// image can falsify that, so it must only be used for the tenant that has pushed the image.
+type LayerCost struct {
+	Layer     int           // position of the layer in the image
+	Bytes     int64         // bytes after decompression
+	Processor time.Duration // processor time; the sum over all layers is at most the time that the child really used
 }
 
 // NotUnderstood is the error for an image that cannot be read. A retry has the same result.
 type NotUnderstood struct {
 	Reason string // reason that may be shown to users who may see the image
 	Detail string // details for the log
+
+	Layers    []LayerCost   // cost of the layers that were read, of the last one at least this
+	Processor time.Duration // processor time that the child used
 }
 
 func (e *NotUnderstood) Error() string { return "not understood: " + e.Reason }
@@ -86,6 +98,9 @@ type Limits struct {
 	MemoryBytes int64 // maximum memory of the child; default 512 MiB
 	Seconds     int   // maximum processor time; default 600. The elapsed time may be ten times as long.
 }
+
+// DefaultLimits returns the limits that Image uses if it gets none.
+func DefaultLimits() Limits { return Limits{}.withDefaults() }
 
 func (l Limits) withDefaults() Limits {
 	setDefault(&l.Bytes, 32<<30)
@@ -156,5 +171,16 @@ func Image(ctx context.Context, layers []Layer, limits Limits) (Result, error) {
 	limit := time.Duration(limits.Seconds) * time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, clockFactor*limit, errSlow)
 	defer cancel()
-	return runChild(ctx, layers, limits, "")
+	r, err := runChild(ctx, layers, request{Limits: limits})
+	// A hard link may have a name of interest although the file to which it links has none, as in the store of pnpm. The
+	// file may precede the link, so the image is read a second time, and then such files are read, too.
+	if again := (*unreadError)(nil); errors.As(err, &again) {
+		first := r.Processor
+		r, err = runChild(ctx, layers, request{Limits: limits, Reads: again.links})
+		r.Processor += first
+		if reason := (*NotUnderstood)(nil); errors.As(err, &reason) {
+			reason.Processor += first
+		}
+	}
+	return r, err
 }

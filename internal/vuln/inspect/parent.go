@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,10 +11,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
+
+	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/layer"
 )
 
 const (
@@ -26,8 +30,10 @@ const (
 // A request is the content of the first frame.
 type request struct {
 	Limits   Limits
-	Layers   []string // digests of the layers
+	Layers   []string // digests of the layers; data follows for the first layer with each digest
 	Document string   `json:",omitempty"` // digest of the image, if the only layer is an SBOM of that image
+
+	Reads []layer.HardLink `json:",omitempty"` // hard links whose targets an earlier child could not read
 }
 
 // An answer is the output of the child.
@@ -35,11 +41,23 @@ type answer struct {
 	Result        *Result `json:",omitempty"`
 	NotUnderstood string  `json:",omitempty"`
 	Failed        string  `json:",omitempty"` // error that was not caused by the image
+
+	Unread []layer.HardLink `json:",omitempty"` // hard links that can only be read if the image is read again
+
+	// Layer is the cost of a layer. The child writes an answer with only this field after each layer, so that the parent
+	// also knows it if the child is killed.
+	Layer *LayerCost `json:",omitempty"`
 }
 
+// An unreadError is the answer of a child that has to read the image again.
+type unreadError struct{ links []layer.HardLink }
+
+func (e *unreadError) Error() string { return fmt.Sprintf("%d hard links were not read", len(e.links)) }
+
 // runChild starts a child, which reads the image or a document about the image, in a new folder. It returns the child's
-// answer.
-func runChild(ctx context.Context, layers []Layer, limits Limits, document string) (Result, error) {
+// answer. The request has the limits, the document and the reads of the argument.
+func runChild(ctx context.Context, layers []Layer, req request) (Result, error) {
+	limits := req.Limits
 	removeStale(time.Duration(limits.Seconds) * time.Second * (clockFactor + 1))
 	folder, err := os.MkdirTemp("", folderPrefix)
 	if err != nil {
@@ -57,7 +75,7 @@ func runChild(ctx context.Context, layers []Layer, limits Limits, document strin
 		// and unlocked again, it lasts as long as the process.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		c := child{name: childName, starts: confinedStarts(), limits: limits, document: document, folder: folder}
+		c := child{name: childName, starts: confinedStarts(), request: req, folder: folder}
 		result, err := c.run(ctx, layers)
 		done <- outcome{result, err}
 	}()
@@ -80,8 +98,7 @@ func removeStale(age time.Duration) {
 type child struct {
 	name      string
 	starts    []*syscall.SysProcAttr // ways to start the child, the best first
-	limits    Limits
-	document  string // digest of the image, if the child reads a document about it
+	request   request
 	folder    string
 	complaint head
 	cmd       *exec.Cmd
@@ -143,19 +160,60 @@ func (c *child) run(ctx context.Context, layers []Layer) (Result, error) {
 	if err := <-fed; err != nil {
 		return Result{}, err
 	}
+	output, costs := c.splitCosts(output, layers)
 	if waitErr != nil || readErr != nil || len(output) > maxAnswer {
-		return Result{}, c.died(ctx, waitErr)
+		return Result{}, c.withCosts(c.died(ctx, waitErr), costs)
 	}
 	r, err := c.parseAnswer(output, len(layers))
-	r.Processor = c.processor()
-	return r, err
+	r.Processor, r.Layers = c.processor(), costs
+	return r, c.withCosts(err, costs)
+}
+
+// splitCosts splits the output of the child into the last answer and the costs of the layers before it. If the child
+// was killed, the rest of its processor time counts for the layer after the last one that it reported. splitCosts
+// trusts neither the number of the costs nor their sum.
+func (c *child) splitCosts(output []byte, layers []Layer) (rest []byte, costs []LayerCost) {
+	left, next := c.processor(), 0
+	for {
+		line, after, ended := bytes.Cut(output, []byte("\n"))
+		var a answer
+		if !ended || !bytes.HasPrefix(line, []byte(`{"Layer":`)) || json.Unmarshal(line, &a) != nil ||
+			a.Layer == nil || a.Layer.Layer < next || a.Layer.Layer >= len(layers) {
+			break
+		}
+		next = a.Layer.Layer + 1
+		a.Layer.Bytes = max(a.Layer.Bytes, 0)
+		a.Layer.Processor = min(max(a.Layer.Processor, 0), left)
+		left -= a.Layer.Processor
+		costs, output = append(costs, *a.Layer), after
+	}
+	for i := next; i < len(layers) && len(output) == 0; i++ {
+		if firstOf(layers, i) {
+			return output, append(costs, LayerCost{Layer: i, Processor: left})
+		}
+	}
+	return output, costs
+}
+
+// firstOf reports whether no layer before the layer at position i has the same digest.
+func firstOf(layers []Layer, i int) bool {
+	return slices.IndexFunc(layers, func(l Layer) bool { return l.Digest == layers[i].Digest }) == i
+}
+
+// withCosts adds the costs of an image to err if it is a *NotUnderstood.
+func (c *child) withCosts(err error, costs []LayerCost) error {
+	var reason *NotUnderstood
+	if errors.As(err, &reason) {
+		reason.Layers, reason.Processor = costs, c.processor()
+	}
+	return err
 }
 
 // feed writes the image to the child. If reading the image fails, it returns the error. It ignores an error of writing
 // to the child, because the child reports the reason why it stopped reading.
 func (c *child) feed(ctx context.Context, layers []Layer) error {
 	defer func() { _ = c.in.Close() }()
-	req := request{Limits: c.limits, Document: c.document}
+	req := c.request
 	for _, l := range layers {
 		req.Layers = append(req.Layers, l.Digest)
 	}
@@ -166,7 +224,10 @@ func (c *child) feed(ctx context.Context, layers []Layer) error {
 	if writeFrame(c.in, frameRequest, content) != nil {
 		return nil
 	}
-	for _, l := range layers {
+	for i, l := range layers {
+		if !firstOf(layers, i) {
+			continue
+		}
 		readErr, writeErr := c.feedLayer(ctx, l)
 		if readErr != nil {
 			return fmt.Errorf("read layer %s: %w", l.Digest, readErr)
@@ -193,14 +254,14 @@ func (c *child) died(ctx context.Context, err error) error {
 	complaint := string(c.complaint.kept)
 	switch {
 	case errors.Is(context.Cause(ctx), errSlow):
-		reason = fmt.Sprintf("reading it took more than %d seconds", clockFactor*c.limits.Seconds)
+		reason = fmt.Sprintf("reading it took more than %d seconds", clockFactor*c.request.Limits.Seconds)
 	case ctx.Err() != nil: // the caller has canceled the request
 		return context.Cause(ctx)
 	// Nine tenths of the limit are enough, because the kernel's clock is not exact.
-	case c.processor() >= time.Duration(c.limits.Seconds)*time.Second*9/10:
-		reason = fmt.Sprintf("reading it took more than %d seconds of processor time", c.limits.Seconds)
+	case c.processor() >= time.Duration(c.request.Limits.Seconds)*time.Second*9/10:
+		reason = fmt.Sprintf("reading it took more than %d seconds of processor time", c.request.Limits.Seconds)
 	case strings.Contains(complaint, "out of memory"), strings.Contains(complaint, "cannot allocate memory"):
-		reason = fmt.Sprintf("reading it took more than %d MB of memory", c.limits.MemoryBytes>>20)
+		reason = fmt.Sprintf("reading it took more than %d MB of memory", c.request.Limits.MemoryBytes>>20)
 	}
 	return &NotUnderstood{Reason: reason, Detail: fmt.Sprintf("%v: %s", err, complaint)}
 }
@@ -222,7 +283,9 @@ func (c *child) parseAnswer(output []byte, layers int) (Result, error) {
 		return Result{}, &NotUnderstood{Reason: short(a.NotUnderstood)}
 	case a.Failed != "":
 		return Result{}, fmt.Errorf("read an image: %s", short(a.Failed))
-	case a.Result == nil, len(a.Result.Packages) > c.limits.Packages:
+	case len(a.Unread) > 0 && len(c.request.Reads) == 0:
+		return Result{}, &unreadError{a.Unread}
+	case a.Result == nil, len(a.Result.Packages) > c.request.Limits.Packages:
 		return Result{}, invalidAnswer("no result, or too many packages")
 	}
 	r := *a.Result

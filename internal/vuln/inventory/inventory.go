@@ -37,12 +37,15 @@ type Snapshot struct {
 	Place   string
 	Entries []vuln.InventoryEntry
 	Life    time.Duration // time after which the inventory is out of date; 0 means 7 days
+	Empty   bool          // whether the client states that nothing runs at the place
 }
 
 // Push replaces the inventory of a place. The caller needs registry.deployments.create
 // on the group. The inventory is a claim of the caller, and is stored with the caller's
 // identity. Push neither checks nor reveals whether an image with one of the digests
 // exists. It returns fault.FailedPrecondition if the organization has too many places.
+// An inventory without entries is invalid unless Empty is set, because a client that
+// failed to list the images would otherwise delete the inventory.
 func (s *Service) Push(ctx context.Context, snapshot Snapshot) (p vuln.InventoryPlace, _ error) {
 	if err := s.authz.Require(ctx, resource.DeploymentsCreate, snapshot.Group); err != nil {
 		return p, err
@@ -50,6 +53,12 @@ func (s *Service) Push(ctx context.Context, snapshot Snapshot) (p vuln.Inventory
 	snapshot.Life = cmp.Or(snapshot.Life, vuln.DefaultInventoryLife)
 	if err := vuln.ValidateInventory(snapshot.Place, snapshot.Entries, snapshot.Life); err != nil {
 		return p, err
+	}
+	switch {
+	case len(snapshot.Entries) == 0 && !snapshot.Empty:
+		return p, fault.Field("entries", "is required unless empty is set, which states that nothing runs at the place")
+	case len(snapshot.Entries) > 0 && snapshot.Empty:
+		return p, fault.Field("empty", "must not be set together with entries")
 	}
 	asOf := s.packages.Time()
 	p = vuln.InventoryPlace{Group: snapshot.Group, Name: snapshot.Place, PushTime: asOf,

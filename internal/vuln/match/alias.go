@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// An aliasSet is a set of advisories that share names. It has the matches of these advisories before and after a
-// change, by package.
+// An aliasSet is a vulnerability. It has the matches of the advisories that describe it before and after a change, by
+// package.
 type aliasSet struct {
 	id            int64
 	group         resource.UID // group that contains the advisories
@@ -39,15 +39,25 @@ func (a *aliasSet) changed() (added, removed []int64) {
 	return added, removed
 }
 
-// setsOf returns the alias sets in a change that affect a package of at least one image. announced contains the images
-// by package.
+// setsOf returns the vulnerabilities in a change that affect a package of at least one image. announced contains the
+// images by package.
 func setsOf(c findingdb.Change, announced map[int64]findingdb.Images) map[int64]*aliasSet {
 	sets := map[int64]*aliasSet{}
-	for _, v := range slices.Concat(c.Opened, c.Closed) {
-		id := c.Sets.SetOf(v.Advisory)
-		if sets[id] == nil && announced[v.Package].Len() > 0 {
-			sets[id] = newAliasSet(id, c.Advisories[v.Advisory].UID.Parent(), c.Source(v.Advisory))
+	add := func(advisory, pkg int64) {
+		if announced[pkg].Len() == 0 {
+			return
 		}
+		for _, id := range slices.Concat(c.Sets.SetsBefore(advisory), c.Sets.SetsOf(advisory)) {
+			if sets[id] == nil {
+				sets[id] = newAliasSet(id, c.Advisories[advisory].UID.Parent(), c.Source(advisory))
+			}
+		}
+	}
+	for _, v := range slices.Concat(c.Opened, c.Closed) {
+		add(v.Advisory, v.Package)
+	}
+	for _, h := range c.Moved {
+		add(h.Advisory, h.Package)
 	}
 	return sets
 }

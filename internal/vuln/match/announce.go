@@ -80,13 +80,12 @@ func (w *eventWriter) announce(
 	if err != nil {
 		return false, err
 	}
-	sets, advisories := map[int64]*aliasSet{}, map[int64]findingdb.NamedAdvisory{}
+	sets := map[int64]*aliasSet{}
 	for _, h := range hits {
 		if sets[h.Set] == nil {
 			sets[h.Set] = newAliasSet(h.Set, h.By.UID.Parent(), "image")
 		}
 		a := sets[h.Set]
-		advisories[h.Advisory] = h.By
 		if _, ok := slices.BinarySearch(n.Announced, h.Package); ok {
 			a.before[h.Package] = append(a.before[h.Package], h.Hit)
 		}
@@ -105,12 +104,12 @@ func (w *eventWriter) announce(
 		}
 	}
 	for _, group := range slices.Sorted(maps.Keys(opened)) {
-		if err := w.writeFindingEvents(ctx, resource.FindingOpened, group, i, opened[group], advisories); err != nil {
+		if err := w.writeFindingEvents(ctx, resource.FindingOpened, group, i, opened[group]); err != nil {
 			return false, err
 		}
 	}
 	for _, group := range slices.Sorted(maps.Keys(closed)) {
-		if err := w.writeFindingEvents(ctx, resource.FindingClosed, group, i, closed[group], advisories); err != nil {
+		if err := w.writeFindingEvents(ctx, resource.FindingClosed, group, i, closed[group]); err != nil {
 			return false, err
 		}
 	}
@@ -129,7 +128,6 @@ func common(a, b resource.UID) resource.UID {
 // few findings, it writes one event for each. Otherwise it writes one event with the most severe findings.
 func (w *eventWriter) writeFindingEvents(
 	ctx context.Context, event resource.EventType, group resource.UID, i findingdb.ImageNumber, sets []*aliasSet,
-	advisories map[int64]findingdb.NamedAdvisory,
 ) error {
 	slices.SortFunc(sets, func(a, b *aliasSet) int {
 		return cmp.Or(cmp.Compare(score(b.hits(event)), score(a.hits(event))), cmp.Compare(a.id, b.id))
@@ -149,7 +147,7 @@ func (w *eventWriter) writeFindingEvents(
 		if err != nil {
 			return err
 		}
-		findings = append(findings, newEventFinding(a.hits(event), packages, known, advisories, called).complete())
+		findings = append(findings, newEventFinding(a.hits(event), packages, known, called).complete())
 	}
 	home := common(group, i.Repo.Parent())
 	news := vuln.FindingNews{Findings: findings, FindingCount: n, Images: []vuln.NewsImage{i.NewsImage}, ImageCount: 1,

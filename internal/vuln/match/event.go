@@ -27,7 +27,7 @@ const (
 	imagesAtOnce = 50 // maximum number of images per transaction
 	maxBundles   = 5  // if a transaction has more than maxBundles*maxSingle events, it writes summaries instead
 
-	maxSetHits = 100_000 // maximum number of matches of an alias set; a larger set causes no events
+	maxSetHits = 100_000 // maximum number of matches of a vulnerability; one with more causes no events
 )
 
 // An eventWriter writes the events of one transaction, about advisories and images of
@@ -69,7 +69,7 @@ func (m *Matcher) writeEvents(ctx context.Context, t *store.Tx, c findingdb.Chan
 	part := func(root int64) *findingdb.Change {
 		if byRoot[root] == nil {
 			copied := c
-			copied.Opened, copied.Closed = nil, nil
+			copied.Opened, copied.Closed, copied.Moved = nil, nil, nil
 			byRoot[root] = &copied
 		}
 		return byRoot[root]
@@ -79,6 +79,10 @@ func (m *Matcher) writeEvents(ctx context.Context, t *store.Tx, c findingdb.Chan
 	}
 	for _, v := range c.Closed {
 		part(v.Root).Closed = append(part(v.Root).Closed, v)
+	}
+	for _, h := range c.Moved {
+		root := store.Segment(c.Advisories[h.Advisory].UID.Root())
+		part(root).Moved = append(part(root).Moved, h)
 	}
 	for _, root := range slices.Sorted(maps.Keys(byRoot)) {
 		w := m.newEventWriter(t)
@@ -101,6 +105,9 @@ func (w *eventWriter) change(ctx context.Context, root int64, c findingdb.Change
 	var changed []int64
 	for _, v := range slices.Concat(c.Opened, c.Closed) {
 		org, changed = c.Advisories[v.Advisory].UID.Root(), append(changed, v.Package)
+	}
+	for _, h := range c.Moved {
+		org, changed = c.Advisories[h.Advisory].UID.Root(), append(changed, h.Package)
 	}
 	images, err := w.imagesIn(ctx, org)
 	if err != nil || len(images) == 0 {
@@ -125,7 +132,7 @@ func (w *eventWriter) change(ctx context.Context, root int64, c findingdb.Change
 	}
 	var added []int64
 	for _, a := range sets {
-		for p := range a.before {
+		for _, p := range slices.Concat(slices.Collect(maps.Keys(a.before)), slices.Collect(maps.Keys(a.after))) {
 			if have[p] == nil {
 				added = append(added, p)
 			}
@@ -142,7 +149,7 @@ func (w *eventWriter) change(ctx context.Context, root int64, c findingdb.Change
 	return w.writeSetEvents(ctx, c, sets, announcedImages(news, images, have))
 }
 
-// addHits adds the matches before and after the change to alias sets.
+// addHits adds the matches before and after the change to vulnerabilities.
 func (w *eventWriter) addHits(ctx context.Context, c findingdb.Change, sets map[int64]*aliasSet) error {
 	setOf := map[int64]int64{} // for a merged set, the set that it is now a part of
 	for id := range sets {
@@ -170,22 +177,32 @@ func (w *eventWriter) addHits(ctx context.Context, c findingdb.Change, sets map[
 		}
 		for _, h := range found {
 			a.before[h.Package] = append(a.before[h.Package], h)
-			if !gone[[2]int64{h.Package, h.Advisory}] {
+			if !gone[[2]int64{h.Package, h.Advisory}] && c.Sets.Has(h.Advisory, a.id) {
 				a.after[h.Package] = append(a.after[h.Package], h)
 			}
 		}
 	}
 	for _, v := range c.Opened {
-		if a := sets[c.Sets.SetOf(v.Advisory)]; a != nil {
-			a.after[v.Package] = append(a.after[v.Package],
-				findingdb.Hit{Package: v.Package, Advisory: v.Advisory, Rating: c.Ratings[v]})
+		for _, id := range c.Sets.SetsOf(v.Advisory) {
+			if a := sets[id]; a != nil {
+				a.after[v.Package] = append(a.after[v.Package],
+					findingdb.Hit{Package: v.Package, Advisory: v.Advisory, Rating: c.Ratings[v]})
+			}
+		}
+	}
+	for _, h := range c.Moved {
+		before := c.Sets.SetsBefore(h.Advisory)
+		for _, id := range c.Sets.SetsOf(h.Advisory) {
+			if a := sets[id]; a != nil && !slices.Contains(before, id) && !gone[[2]int64{h.Package, h.Advisory}] {
+				a.after[h.Package] = append(a.after[h.Package], h)
+			}
 		}
 	}
 	return nil
 }
 
-// A setChange is the opening or closing of an alias set in images of one group. The
-// group is the lowest one that contains the images and the advisories.
+// A setChange is the opening or closing of a vulnerability in images of one group. The group is the lowest one that
+// contains the images and the advisories.
 type setChange struct {
 	event    resource.EventType
 	group    resource.UID
@@ -195,7 +212,7 @@ type setChange struct {
 	score    int64
 }
 
-// writeSetEvents writes the events about the images in which alias sets opened or closed.
+// writeSetEvents writes the events about the images in which vulnerabilities opened or closed.
 func (w *eventWriter) writeSetEvents(
 	ctx context.Context, c findingdb.Change, sets map[int64]*aliasSet, announced map[int64]findingdb.Images,
 ) error {
@@ -266,7 +283,7 @@ func (w *eventWriter) split(ctx context.Context, s setChange) (parts []setChange
 	return parts, nil
 }
 
-// finding returns the content of events about the alias set of a change.
+// finding returns the content of events about the vulnerability of a change.
 func (w *eventWriter) finding(ctx context.Context, c findingdb.Change, s setChange) (f eventFinding, _ error) {
 	called, err := w.db().SetNames(ctx, c.Sets.Parts(s.set.id), maxNames)
 	if err != nil {
@@ -276,7 +293,7 @@ func (w *eventWriter) finding(ctx context.Context, c findingdb.Change, s setChan
 	if err != nil {
 		return f, err
 	}
-	return newEventFinding(s.set.hits(s.event), s.packages, known, c.Advisories, called), nil
+	return newEventFinding(s.set.hits(s.event), s.packages, known, append(called, c.Sets.NewNames(s.set.id)...)), nil
 }
 
 // writeSummaries writes few events about many changes. Each event is about all changes in one group that come from

@@ -1,53 +1,41 @@
 package match
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
-	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
-
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// An eventFinding is the content of events about an alias set, with packages by ID.
+// An eventFinding is the content of events about a vulnerability, with packages by ID.
 type eventFinding struct {
 	vuln.NewFinding
 	packages []int64
 	known    map[int64]vuln.NewsPackage
 }
 
-// newEventFinding returns the content of events about an alias set that affects packages. called are the stored
-// names of the set. advisories are the advisories whose names are new.
+// newEventFinding returns the content of events about a vulnerability that affects packages. names are its names.
 func newEventFinding(
-	hits map[int64][]findingdb.Hit, packages []int64, known map[int64]registry.Package,
-	advisories map[int64]findingdb.NamedAdvisory, called []string,
+	hits map[int64][]findingdb.Hit, packages []int64, known map[int64]registry.Package, names []string,
 ) eventFinding {
 	f := eventFinding{packages: packages, known: map[int64]vuln.NewsPackage{}}
-	names := slices.Clone(called)
 	for _, p := range packages {
 		k := known[p]
 		var fixed []string
+		var rank int64
 		for _, h := range hits[p] {
-			f.Score = max(f.Score, h.Score)
+			f.Score, rank = max(f.Score, h.Score), max(rank, finding.Rank(k.Ecosystem, h.Rating))
 			fixed = append(fixed, h.Fixed...)
-			if a, ok := advisories[h.Advisory]; ok {
-				names = append(names, a.Names...)
-				if f.ID == "" || a.Names[0] < f.ID {
-					f.ID = a.Names[0]
-				}
-			}
 		}
+		f.Severity = max(f.Severity, int64(finding.SeverityOfRank(rank)))
 		f.known[p] = vuln.NewsPackage{Ecosystem: k.Ecosystem, Name: k.Name, Version: k.Version, PURL: k.PURL,
-			Fixed: smallestFix(k, fixed)}
+			Fixed: finding.SmallestFix(k, fixed)}
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	if f.ID == "" && len(names) > 0 { // in this case no advisory of the set has changed
-		f.ID = names[0]
-	}
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	f.ID = finding.NameOf(names)
 	for _, name := range names {
 		if name != f.ID && len(f.Aliases) < maxNames {
 			f.Aliases = append(f.Aliases, clipName(name))
@@ -75,24 +63,3 @@ func (f eventFinding) in(has func(int64) bool) vuln.NewFinding {
 
 // complete returns the finding with all its packages.
 func (f eventFinding) complete() vuln.NewFinding { return f.in(func(int64) bool { return true }) }
-
-// smallestFix returns the smallest version that fixes a package and is above its
-// current version, or "".
-func smallestFix(p registry.Package, fixed []string) (least string) {
-	installed := p.Version
-	if p.SourceName != "" {
-		installed = cmp.Or(p.SourceVersion, installed)
-	}
-	for _, v := range fixed {
-		above, err := version.Compare(p.Ecosystem, v, installed)
-		if err != nil || above <= 0 {
-			continue
-		}
-		if least == "" {
-			least = v
-		} else if order, err := version.Compare(p.Ecosystem, v, least); err == nil && order < 0 {
-			least = v
-		}
-	}
-	return least
-}

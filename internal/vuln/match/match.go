@@ -44,6 +44,7 @@ type Matcher struct {
 	advisories  *advisorydb.Store
 	log         *slog.Logger
 	Holder      string // name of the lease holder; random by default
+	converted   bool   // whether all stored advisories are converted; see convert
 	last        int64  // key of the organization whose changes were compared last
 	nextChanged int64  // image number at which the next announcement starts
 	Pairs       int    // approximate number of comparisons of a package with an advisory per turn
@@ -67,16 +68,23 @@ func (m *Matcher) Run(ctx context.Context) error {
 		}
 	}()
 	var renewed time.Time
+	filled := false // whether the names of Maven packages are complete
 	for ; ctx.Err() == nil; m.wait(ctx) {
 		if m.packages.Replicated() && time.Since(renewed) > matchLife/4 {
 			has, err := m.packages.AcquireLease(ctx, matchLease, m.Holder, matchLife)
 			if err != nil || !has {
+				m.converted = false // the replica with the lease may run the previous version
 				sleep(ctx, matchLife/10)
 				continue
 			}
 			renewed = time.Now()
 		}
-		if err := m.matchAll(ctx, renewed); err != nil && ctx.Err() == nil {
+		var err error
+		if !filled {
+			err = m.advisories.FillMavenNames(ctx)
+			filled = err == nil
+		}
+		if err = cmp.Or(err, m.matchAll(ctx, renewed)); err != nil && ctx.Err() == nil {
 			renewed = time.Time{}
 			if !errors.Is(err, fault.Aborted) {
 				m.log.WarnContext(ctx, "packages are not compared with advisories", "err", err)
@@ -111,6 +119,13 @@ func (m *Matcher) matchAll(ctx context.Context, renewed time.Time) error {
 // Match compares a batch of packages and a batch of advisories, and writes the events about a batch of changed images.
 // It reports whether it found anything to do.
 func (m *Matcher) Match(ctx context.Context) (bool, error) {
+	if !m.converted {
+		did, err := m.convert(ctx)
+		if err != nil || did {
+			return did, err
+		}
+		m.converted = true
+	}
 	packages, err := m.matchPackages(ctx)
 	if err != nil {
 		return false, err
@@ -146,18 +161,23 @@ func (m *Matcher) matchPackages(ctx context.Context) (bool, error) {
 	named := map[string][]vuln.Advisory{}
 	pairs, begin := 0, time.Now()
 	for i, p := range fresh {
-		s := subjectOf(p)
-		candidates, ok := named[s.name]
-		if !ok {
-			if candidates, err = m.advisories.AdvisoriesNaming(ctx, s.name); err != nil {
-				return false, err
-			}
-			named[s.name] = candidates
+		s, err := m.candidate(ctx, p)
+		if err != nil {
+			return false, err
 		}
-		for _, a := range candidates {
+		var about []vuln.Advisory
+		for _, name := range s.named() {
+			if _, ok := named[name]; !ok {
+				if named[name], err = m.advisories.AdvisoriesNaming(ctx, name); err != nil {
+					return false, err
+				}
+			}
+			about = append(about, named[name]...)
+		}
+		for _, a := range about {
 			s.match(a, want)
 		}
-		if pairs += len(candidates); pairs >= m.Pairs || time.Since(begin) > longTurn {
+		if pairs += len(about); pairs >= m.Pairs || time.Since(begin) > longTurn {
 			fresh = fresh[:i+1]
 			break
 		}
@@ -186,7 +206,10 @@ func (m *Matcher) matchAdvisories(ctx context.Context) (bool, error) {
 	}
 	err = m.write(ctx, func(t *store.Tx) error {
 		announce := func(change findingdb.Change) error { return m.writeEvents(ctx, t, change) }
-		if err := findingdb.In(t).MatchAdvisories(ctx, c.Advisories, *want, c.Sources, announce); err != nil || !done {
+		if err := findingdb.In(t).MatchAdvisories(ctx, c.Advisories, *want, c.Sources, announce); err != nil {
+			return err
+		}
+		if err := findingdb.In(t).CompareAgain(ctx, want.Again); err != nil || !done {
 			return err
 		}
 		return advisorydb.DeleteChanges(ctx, t, c)
@@ -206,27 +229,46 @@ type subject struct {
 	known           bool // whether the version can be compared
 }
 
+// A candidate is a package that can be compared with advisories.
+type candidate interface {
+	named() []string                               // names under which advisories may be about the package
+	match(a vuln.Advisory, into findingdb.Matches) // adds a match if the advisory affects the package
+}
+
+// candidate returns a package in the form in which it is compared.
+func (m *Matcher) candidate(ctx context.Context, p findingdb.StoredPackage) (candidate, error) {
+	if p.Ecosystem == version.JAR {
+		return m.jarOf(ctx, p)
+	}
+	return subjectOf(p), nil
+}
+
+func (s subject) named() []string { return []string{s.name} }
+
 func subjectOf(p findingdb.StoredPackage) subject {
 	s := subject{id: p.ID, ecosystem: p.Ecosystem, name: cmp.Or(p.SourceName, p.Name)}
 	v := p.Version
 	if p.SourceName != "" {
 		v = cmp.Or(p.SourceVersion, v)
 	}
-	query, err := version.NewQuery(p.Ecosystem, v)
+	query, err := version.NewPackageQuery(p.Ecosystem, p.PURL, v)
 	s.query, s.known = query, err == nil
 	return s
 }
 
-// match adds a match to matches if an advisory affects the package.
+// match adds a match to matches if an advisory affects the package. An advisory that describes no vulnerability affects
+// no package.
 func (s subject) match(a vuln.Advisory, matches findingdb.Matches) {
-	if !s.known || !s.query.Affects(a, s.name) {
+	if !s.known || vuln.IsBugFix(a.ID) || !s.query.Affects(a, s.name) {
 		return
 	}
 	key := store.Segment(a.UID)
 	matches.Ratings[findingdb.Match{Package: s.id, Root: store.Segment(a.UID.Root()), Advisory: key}] = findingdb.Rating{
 		Score: int64(math.Round(finding.Score(a, s.name) * 10)), Fixed: version.Fixed(a, s.ecosystem, s.name),
+		Vendor: vuln.RatingOf(a.VendorWord(
+			func(ecosystem string) bool { return version.SameEcosystem(s.ecosystem, ecosystem) }, s.name)),
 	}
-	matches.Advisories[key] = findingdb.NamedAdvisory{UID: a.UID, Names: finding.AdvisoryNames(a)}
+	matches.Advisories[key] = findingdb.NamedAdvisory{UID: a.UID, Names: a.OwnNames(), Fixes: a.Fixes}
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
@@ -68,13 +69,19 @@ func (m *Matcher) compare(
 	if err != nil {
 		return nil, false, err
 	}
-	subjects, err := m.packages.Subjects(ctx, names, t.after, m.Pairs+1)
+	subjects, err := m.packages.Subjects(ctx, append(names, artifacts(names)...), t.after, m.Pairs+1)
 	if err != nil {
 		return nil, false, err
 	}
+	candidates := make([]candidate, len(subjects))
 	pairs := 0
-	for _, p := range subjects {
-		pairs += len(byName[subjectOf(p).name])
+	for i, p := range subjects {
+		if candidates[i], err = m.candidate(ctx, p); err != nil {
+			return nil, false, err
+		}
+		for _, name := range candidates[i].named() {
+			pairs += len(byName[name])
+		}
 	}
 	if heavy := last > 0 || pairs > m.Pairs; heavy && len(advisories) > 1 {
 		m.progress[m.last] = progress{batch: max(1, min(t.batch, len(advisories))/8)}
@@ -85,13 +92,17 @@ func (m *Matcher) compare(
 	}
 	want := findingdb.NewMatches()
 	want.After, want.Last = t.after, last
-	for _, p := range subjects {
+	for i, p := range subjects {
 		if last > 0 && p.ID > last {
 			break
 		}
-		s := subjectOf(p)
-		for _, a := range byName[s.name] {
-			s.match(a, want)
+		if p.Ecosystem == version.JAR { // a further Maven package with its name may change what the archive is
+			want.Again = append(want.Again, p.ID)
+		}
+		for _, name := range candidates[i].named() {
+			for _, a := range byName[name] {
+				candidates[i].match(a, want)
+			}
 		}
 	}
 	return &want, last == 0, nil

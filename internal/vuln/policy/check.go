@@ -27,6 +27,10 @@ type RefusedPull struct {
 type RuleCheck struct {
 	page.Page[RefusedPull]
 	Pulls, Images, Identities int64
+
+	Rule        vuln.PullRule
+	Ineffective string // why the rule cannot refuse anything at present; "" if it can
+	Unrated     int64  // number of images with a finding that passes only because its severity is unknown
 }
 
 const (
@@ -80,11 +84,15 @@ func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params
 		return zero, fault.Unmet("TOO_MANY_PULLS",
 			"there are more than %d pairs of an image and an identity; check a rule with a smaller target", maxSums)
 	}
-	refused, err := s.refusedOf(ctx, rule, sums, asOf)
+	refused, unrated, err := s.refusedOf(ctx, rule, sums, asOf)
 	if err != nil {
 		return zero, err
 	}
 	out := totals(refused)
+	out.Rule, out.Unrated = rule, unrated
+	if out.Ineffective, err = s.Ineffective(ctx, rule); err != nil {
+		return zero, err
+	}
 	got := page.Cut(refused, req, RefusedPull.key)
 	if err := s.addPaths(ctx, got.Items); err != nil {
 		return zero, err
@@ -109,10 +117,11 @@ func totals(pulls []RefusedPull) (out RuleCheck) {
 	return out
 }
 
-// refusedOf returns the pulls that a rule would refuse at a time.
+// refusedOf returns the pulls that a rule would refuse at a time, and the number of images with a finding that passes
+// the rule only because its severity is unknown.
 func (s *Service) refusedOf(
 	ctx context.Context, rule vuln.PullRule, sums []pulldb.PullSum, asOf time.Time,
-) (refused []RefusedPull, _ error) {
+) (refused []RefusedPull, unrated int64, _ error) {
 	var keys []finding.ImageKey
 	seen := map[finding.ImageKey]bool{}
 	for _, p := range sums {
@@ -123,17 +132,19 @@ func (s *Service) refusedOf(
 	}
 	keys, err := s.judgedBy(ctx, rule, keys)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	reasons := map[finding.ImageKey]string{}
 	j := judge{s.packages, s.images, s.advisories, s.registry}
 	for batch := range slices.Chunk(keys, checkBatch) {
 		verdicts, err := j.judgements(ctx, batch, []vuln.PullRule{rule}, asOf)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		for key, v := range verdicts {
-			reasons[key] = v.reasons[rule.UID]
+			if reasons[key] = v.reasons[rule.UID]; v.unrated {
+				unrated++
+			}
 		}
 	}
 	for _, p := range sums {
@@ -141,7 +152,7 @@ func (s *Service) refusedOf(
 			refused = append(refused, RefusedPull{PullSum: p, Reason: why})
 		}
 	}
-	return refused, nil
+	return refused, unrated, nil
 }
 
 // judgedBy returns the keys of those images to which a rule applies.
@@ -152,15 +163,13 @@ func (s *Service) judgedBy(
 	case rule.Unsigned && len(keys) > maxVerified:
 		return nil, fault.Unmet("TOO_MANY_IMAGES",
 			"there are more than %d images; check a rule with a smaller target", maxVerified)
-	case rule.Unsigned:
+	case rule.Unsigned, rule.RefuseUnknown: // otherwise an index would count as unsigned and as unknown
 		return s.onlyRunning(ctx, keys)
-	case rule.RefuseUnknown: // indexes are removed, because they would count as images with unknown content
-		return s.onlyImages(ctx, keys)
 	}
 	return keys, nil
 }
 
-// onlyRunning returns the keys of those manifests that need a signature. Deleted manifests are left out.
+// onlyRunning returns the keys of those manifests that a client may run. Deleted manifests are left out.
 func (s *Service) onlyRunning(ctx context.Context, keys []finding.ImageKey) (running []finding.ImageKey, _ error) {
 	for _, key := range keys {
 		m, err := s.repoStore.Manifest(ctx, key.Repo, key.Digest)
@@ -170,29 +179,18 @@ func (s *Service) onlyRunning(ctx context.Context, keys []finding.ImageKey) (run
 		if err != nil {
 			return nil, err
 		}
-		if !m.Runs() {
-			continue
-		}
-		running = append(running, key)
-	}
-	return running, nil
-}
-
-// onlyImages returns the keys of those manifests that are images. Deleted manifests are left out.
-func (s *Service) onlyImages(ctx context.Context, keys []finding.ImageKey) (images []finding.ImageKey, _ error) {
-	for _, key := range keys {
-		m, err := s.repoStore.StatManifest(ctx, key.Repo, key.Digest)
-		if errors.Is(err, fault.NotFound) {
-			continue
+		runs := m.Runs()
+		if !runs {
+			runs, err = s.registry.DescribesImage(ctx, key.Repo, m, true)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if m.ClaimsImage() {
-			images = append(images, key)
+		if runs {
+			running = append(running, key)
 		}
 	}
-	return images, nil
+	return running, nil
 }
 
 // addPaths sets the paths of the repos.

@@ -121,8 +121,8 @@ func (s *Service) countFindings(
 	x := exception.NewSet([]vuln.Exception{about})
 	times := map[int64]int64{}
 	for id, matched := range byPackage {
-		for _, aliases := range finding.GroupByAlias(matched, advisories) {
-			c := exception.Case{Repo: e.Target, Claims: finding.Claims(aliases, advisories), Package: known[id]}
+		for _, mentions := range finding.ByVulnerability(matched, advisories) {
+			c := exception.Case{Repo: e.Target, Claims: finding.Claims(mentions, advisories), Package: known[id]}
 			if _, ok := x.Holding(c, e.CreateTime, nil); ok {
 				times[id]++
 			}

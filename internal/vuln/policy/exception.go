@@ -2,6 +2,8 @@ package policy
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
@@ -18,6 +21,7 @@ const (
 	maxListed   = 200    // maximum number of images in an index for which an exception is created
 	countPage   = 50     // maximum number of exceptions on a page if their matches are counted
 	tagBatch    = 200    // number of images per query for tags
+	maxNamed    = 20     // maximum number of vulnerabilities of an advisory that a refusal names
 	maxVersions = 20_000 // maximum number of versions of one package that are counted for an exception
 )
 
@@ -60,6 +64,9 @@ func (s *Service) newException(
 	if !e.ExpireTime.IsZero() && !e.ExpireTime.After(asOf) {
 		return e, fault.Field("expire_time", "is in the past")
 	}
+	if err := s.refuseAdvisory(ctx, e.Advisory); err != nil {
+		return e, err
+	}
 	if e.PURL != "" {
 		if _, name, _, err := version.ParsePURL(e.PURL); err != nil || name == "" {
 			return e, fault.Field("purl", "is not a package URL such as pkg:npm/lodash")
@@ -80,6 +87,43 @@ func (s *Service) newException(
 		e.Approver, e.ApproveTime = caller.Identity, asOf
 	}
 	return e, nil
+}
+
+// refuseAdvisory returns fault.InvalidArgument if id is the ID of an advisory that fixes vulnerabilities, and of no
+// vulnerability. An exception accepts vulnerabilities, so it must name each of them. It considers only advisories that
+// the caller may list.
+func (s *Service) refuseAdvisory(ctx context.Context, id string) error {
+	reach, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	if err != nil || id == "" || len(reach) == 0 {
+		return err
+	}
+	found, err := s.advisories.Advisories(ctx, store.Reach{Under: reach}, vuln.AdvisoryFilter{IDs: []string{id}},
+		page.Request{Size: countPage, Order: page.Order{Field: "uid"}}, false)
+	if err != nil {
+		return err
+	}
+	var fixes []string
+	for _, a := range found.Items {
+		switch {
+		case vuln.IsBugFix(a.ID):
+			return fault.Field("advisory_id",
+				"%s is an advisory about bugs, and not about a vulnerability", id)
+		case len(a.Fixes) == 0:
+			return nil // in this group it represents a vulnerability of its own
+		}
+		fixes = append(fixes, a.Fixes...)
+	}
+	if len(fixes) == 0 {
+		return nil
+	}
+	slices.Sort(fixes)
+	fixes = slices.Compact(fixes)
+	named := strings.Join(fixes[:min(len(fixes), maxNamed)], ", ")
+	if hidden := len(fixes) - maxNamed; hidden > 0 {
+		named += fmt.Sprintf(" and %d more", hidden)
+	}
+	return fault.Field("advisory_id",
+		"%s is an advisory; an exception accepts one of the vulnerabilities that it fixes: %s", id, named)
 }
 
 // GetException returns an exception, even if it was deleted. The caller needs policies.override.list on it.

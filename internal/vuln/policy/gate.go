@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
-	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/tablecache"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
@@ -28,17 +28,19 @@ const (
 // A Gate decides which pulls the rules refuse.
 //
 // The decision is the same for all callers, except for identities that a rule exempts. An advisory counts only if it is
-// in the group of the rule, or in a group between this group and the repo. So nobody in another folder can stop a pull.
-// An exception counts only if it is in the group of the rule or above it. So the administrator of a folder cannot lift
-// a rule of the organization.
+// in a group that contains the repo. So nobody in another folder can stop a pull. An exception counts only if it is in
+// the group of the rule or above it. So the administrator of a folder cannot lift a rule of the organization.
 type Gate struct {
 	judge
-	rules    *store.CachedTable[findingdb.RuleSet]
+	rules    *tablecache.Cache[findingdb.RuleSet]
 	verdicts *verdictCache
 }
 
-// Signatures finds signatures of images. The registry implements it.
-type Signatures interface {
+// Contents reads the content of images. The registry implements it.
+type Contents interface {
+	// DescribesImage reports whether the configuration of an artifact describes an image, so that some clients run it.
+	DescribesImage(ctx context.Context, repo resource.UID, m registry.Manifest, public bool) (bool, error)
+
 	// SignedBy returns the first signer of an image that a group trusts, or "" and the reason why there is none. Both are
 	// "" for content that needs no signature.
 	SignedBy(ctx context.Context, repo resource.UID, digest string, group resource.UID) (signer, why string, err error)
@@ -46,18 +48,18 @@ type Signatures interface {
 
 // NewGate returns a Gate over a database.
 func NewGate(
-	packages *findingdb.Store, images *imagedb.Store, advisories *advisorydb.Store, signatures Signatures,
+	packages *findingdb.Store, images *imagedb.Store, advisories *advisorydb.Store, contents Contents,
 	m metric.Metrics,
 ) *Gate {
-	g := &Gate{judge: judge{packages, images, advisories, signatures}, rules: findingdb.NewRuleCache(packages),
+	g := &Gate{judge: judge{packages, images, advisories, contents}, rules: findingdb.NewRuleCache(packages),
 		verdicts: newVerdictCache(m.Cache("verdicts"))}
 	packages.OnRevision(g.verdicts.clear)
 	return g
 }
 
 // Check returns why the caller may not pull a manifest, or "" if the caller may. public means that the caller may pull
-// only because the repo is public. In this case the reason names no finding. Only images are refused. An index is not
-// refused, because the client requests the image for its platform next.
+// only because the repo is public. In this case the reason names no finding. Only manifests that a client may run are
+// refused. An index is not refused, because the client requests the image for its platform next.
 func (g *Gate) Check(
 	ctx context.Context, repo resource.UID, m registry.Manifest, public bool,
 ) (string, error) {
@@ -66,7 +68,10 @@ func (g *Gate) Check(
 		return "", err
 	}
 	caller, _ := authz.CallerFrom(ctx)
-	rules := applicable(set.Over(repo), m)
+	rules, err := g.applicable(ctx, set.Over(repo), repo, m, public)
+	if err != nil {
+		return "", err
+	}
 	if !slices.ContainsFunc(rules, func(r vuln.PullRule) bool { return !r.Exempts(caller.Identity) }) {
 		return "", nil
 	}
@@ -85,17 +90,19 @@ func (g *Gate) Check(
 	return "", nil
 }
 
-// applicable returns the enforced rules that apply to a manifest. The result does not depend on the caller.
-func applicable(rules []vuln.PullRule, m registry.Manifest) []vuln.PullRule {
-	return slices.DeleteFunc(rules, func(r vuln.PullRule) bool {
-		switch {
-		case !r.Enforce:
-			return true
-		case r.Unsigned:
-			return !m.Runs()
-		}
-		return !m.ClaimsImage()
-	})
+// applicable returns the enforced rules, or none if no client runs the manifest. The result does not depend on the
+// caller.
+func (g *Gate) applicable(
+	ctx context.Context, rules []vuln.PullRule, repo resource.UID, m registry.Manifest, public bool,
+) ([]vuln.PullRule, error) {
+	rules = slices.DeleteFunc(rules, func(r vuln.PullRule) bool { return !r.Enforce })
+	if len(rules) == 0 || m.Runs() {
+		return rules, nil
+	}
+	if runs, err := g.contents.DescribesImage(ctx, repo, m, public); err != nil || !runs {
+		return nil, err
+	}
+	return rules, nil
 }
 
 // verdict returns the verdict of the rules on an image. It uses the cache if the rules and the exceptions are

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type verdict struct {
 	rules       *findingdb.RuleSet
 	reasons     map[resource.UID]string // reason why a rule refuses the image, by the UID of the rule
 	unsigned    bool                    // whether a rule refuses the image because it is not signed
+	unrated     bool                    // whether a finding passes a rule only because its severity is unknown
 	from, until time.Time               // period of validity; until is zero if the verdict does not expire
 }
 
@@ -33,17 +35,23 @@ type judge struct {
 	packages   *findingdb.Store
 	images     *imagedb.Store
 	advisories *advisorydb.Store
-	signatures Signatures
+	contents   Contents
 }
 
 // refuses reports whether a rule refuses a finding at a time, and from what time on it does. It ignores exceptions. All
 // other conditions that a rule has for findings are in this function.
 func refuses(r vuln.PullRule, v finding.Finding, asOf time.Time) (refused bool, begins time.Time) {
-	if int32(v.Severity) < r.MinSeverity || r.Fixable && len(v.Fixed) == 0 || r.KEV && !v.Known {
+	tooLow := v.Severity != finding.SeverityUnknown && int32(v.Severity) < r.MinSeverity
+	if tooLow || passesUnrated(r, v) || r.Fixable && len(v.Fixed) == 0 || r.KEV && !v.Known {
 		return false, time.Time{}
 	}
 	begins = v.FirstSeen.AddDate(0, 0, int(r.GraceDays))
 	return !asOf.Before(begins), begins
+}
+
+// passesUnrated reports whether a finding passes a rule because its severity is unknown.
+func passesUnrated(r vuln.PullRule, v finding.Finding) bool {
+	return v.Severity == finding.SeverityUnknown && !r.RefusesUnknownSeverity()
 }
 
 // evidence is the data by which rules judge several images.
@@ -57,6 +65,7 @@ type evidence struct {
 	exceptions *exception.Set
 	tags       map[finding.ImageKey][]string
 	exploited  map[resource.UID]map[vuln.CVE]bool // known exploited CVEs, by the group of the exploit list
+	records    finding.Records                    // other records about vulnerabilities that are not rated
 }
 
 // judgements returns the verdicts of the rules of one organization on images at a time.
@@ -73,6 +82,11 @@ func (j judge) judgements(
 	}
 	if err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(rules, func(r vuln.PullRule) bool { return r.MinSeverity > 0 }) {
+		if err := j.addRecords(ctx, keys, &e); err != nil {
+			return nil, err
+		}
 	}
 	verdicts := map[finding.ImageKey]verdict{}
 	for _, key := range keys {
@@ -99,7 +113,7 @@ func (j judge) judgements(
 // judgeSigned adds a reason to a verdict if a rule refuses an image because it has no trusted signature. As with
 // exceptions, only signers in the group of the rule or above it count, so that nobody below can lift the rule.
 func (j judge) judgeSigned(ctx context.Context, key finding.ImageKey, r vuln.PullRule, v *verdict) error {
-	signer, why, err := j.signatures.SignedBy(ctx, key.Repo, key.Digest, r.Home())
+	signer, why, err := j.contents.SignedBy(ctx, key.Repo, key.Digest, r.Home())
 	if errors.Is(err, fault.NotFound) {
 		why, err = "it was deleted a moment ago", nil
 	}
@@ -189,9 +203,32 @@ func (j judge) addExploited(ctx context.Context, keys []finding.ImageKey, e *evi
 	}
 	var cves []vuln.CVE
 	for _, a := range e.advisories {
-		cves = append(cves, finding.CVEs(finding.AdvisoryNames(a))...)
+		for _, names := range a.Vulnerabilities() {
+			cves = append(cves, finding.CVEs(names)...)
+		}
 	}
 	e.exploited, err = j.advisories.KnownExploited(ctx, finding.Organizations(repos), cves)
+	return err
+}
+
+// addRecords reads other records about vulnerabilities that no advisory about their packages rates.
+func (j judge) addRecords(ctx context.Context, keys []finding.ImageKey, e *evidence) (err error) {
+	var repos []resource.UID
+	for _, k := range keys {
+		repos = append(repos, k.Repo)
+	}
+	var names []string
+	for id, hits := range e.hits {
+		for _, h := range hits {
+			if finding.Rank(e.known[id].Ecosystem, h.Rating) > 0 {
+				continue
+			}
+			for _, called := range e.advisories[h.Advisory].Vulnerabilities() {
+				names = append(names, called...)
+			}
+		}
+	}
+	e.records, err = finding.ReadRecords(ctx, j.advisories, finding.Organizations(repos), names)
 	return err
 }
 
@@ -212,7 +249,12 @@ func (e evidence) judge(key finding.ImageKey, r vuln.PullRule, asOf time.Time, v
 	}
 	var worst *finding.Finding
 	refusedCount := 0
-	for _, f := range e.findings(key, r) {
+	for _, f := range e.findings(key) {
+		if passesUnrated(r, f) && !v.unrated {
+			rated := f
+			rated.Severity = finding.SeverityCritical
+			v.unrated, _ = refuses(r, rated, asOf)
+		}
 		refused, begins := refuses(r, f, asOf)
 		if !refused {
 			v.validUntil(begins, asOf)
@@ -242,9 +284,10 @@ func (v *verdict) validUntil(t, asOf time.Time) {
 	}
 }
 
-// findings returns the findings of an image that count for a rule.
-func (e evidence) findings(key finding.ImageKey, r vuln.PullRule) (found []finding.Finding) {
-	counts := func(group resource.UID) bool { return r.Home().Covers(group) && group.Covers(key.Repo) }
+// findings returns the findings of an image. Advisories and catalogs count if they are in a group that contains the
+// repo, so advisories of the organization also count for a rule of a folder. Nobody in another folder can stop a pull.
+func (e evidence) findings(key finding.ImageKey) (found []finding.Finding) {
+	counts := func(group resource.UID) bool { return group.Covers(key.Repo) }
 	for _, id := range e.packages[key.Digest] {
 		var counted []findingdb.Hit
 		for _, h := range e.hits[id] {
@@ -253,10 +296,13 @@ func (e evidence) findings(key finding.ImageKey, r vuln.PullRule) (found []findi
 				counted = append(counted, h)
 			}
 		}
-		for _, aliases := range finding.GroupByAlias(counted, e.advisories) {
-			v := finding.New(registry.ImagePackage{Package: e.known[id]}, aliases, e.advisories)
+		for _, mentions := range finding.ByVulnerability(counted, e.advisories) {
+			v := finding.New(registry.ImagePackage{Package: e.known[id]}, mentions, e.advisories)
 			for group, known := range e.exploited {
 				v.Known = v.Known || counts(group) && slices.ContainsFunc(v.CVEs(), func(c vuln.CVE) bool { return known[c] })
+			}
+			if v.Severity == finding.SeverityUnknown {
+				e.records.Complete(&v, func(a vuln.Advisory) bool { return counts(a.UID.Parent()) })
 			}
 			found = append(found, v)
 		}
@@ -267,16 +313,10 @@ func (e evidence) findings(key finding.ImageKey, r vuln.PullRule) (found []findi
 // explain returns a text with the name and the fix of a finding, and the number of
 // further findings.
 func explain(v finding.Finding, further int) string {
-	name := v.ID
-	for _, alias := range v.Aliases {
-		if strings.HasPrefix(alias, "CVE-") && !strings.HasPrefix(name, "CVE-") {
-			name = alias
-		}
-	}
 	severity := []string{"unknown severity", "low", "medium", "high", "critical"}[v.Severity]
-	text := fmt.Sprintf("%s in %s %s (%s)", name, v.Package.Name, v.Package.Version, severity)
-	if len(v.Fixed) > 0 {
-		text += ", fixed in " + strings.Join(v.Fixed[:min(len(v.Fixed), 3)], " and ")
+	text := fmt.Sprintf("%s in %s %s (%s)", v.ID, v.Package.Name, v.Package.Version, severity)
+	if fixed := cmp.Or(v.FixedVersion, strings.Join(v.Fixed[:min(len(v.Fixed), 3)], " or ")); fixed != "" {
+		text += ", fixed in " + fixed
 	} else {
 		text += ", not fixed yet"
 	}

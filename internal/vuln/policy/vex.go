@@ -261,7 +261,7 @@ func (s *Service) productTargets(
 	}
 	switch {
 	case path != nil:
-		repo, err := s.repoStore.RepoAt(ctx, path)
+		repo, err := s.repoStore.UncachedRepo(ctx, path)
 		if errors.Is(err, fault.NotFound) || err == nil && !store.Covered(reach, repo) {
 			return nil, errProduct
 		}

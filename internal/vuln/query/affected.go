@@ -48,24 +48,30 @@ type question struct {
 // which the caller has advisories.list.
 func (s *Service) AffectedImages(
 	ctx context.Context, id string, place Place, p page.Params,
-) (zero page.Page[AffectedImage], _ error) {
+) (zero page.Page[AffectedImage], c AnswerCoverage, _ error) {
 	selected, req, err := page.Resume(s.pages, imageList, question{ID: id, Place: place}, p)
 	if err != nil {
-		return zero, err
+		return zero, c, err
 	}
 	reach, err := finding.Reach(ctx, s.authz, selected.Group, resource.RepoList, resource.ReportsList)
 	if err != nil {
-		return zero, err
+		return zero, c, err
 	}
 	ids, err := s.PackagesAffectedBy(ctx, reach, selected.ID)
 	if err != nil {
-		return zero, err
+		return zero, c, err
 	}
-	return s.having(ctx, reach, ids, req)
+	if c, err = s.CoverageOf(ctx, reach, true); err != nil {
+		return zero, c, err
+	}
+	got, err := s.having(ctx, reach, ids, req)
+	return got, c, err
 }
 
 // PackagesAffectedBy returns the IDs of the packages that an advisory affects. id is the ID of the advisory or one of
-// its aliases. The result contains at least those packages that images in reach have.
+// its aliases. The result contains at least those packages that images in reach have. It returns fault.NotFound if no
+// advisory that the caller may list has that name, and fault.FailedPrecondition if the name is known, but no advisory
+// says which packages are affected. So an empty result always means that nothing is affected.
 func (s *Service) PackagesAffectedBy(
 	ctx context.Context, reach []resource.UID, id string,
 ) ([]int64, error) {
@@ -78,6 +84,12 @@ func (s *Service) PackagesAffectedBy(
 	}
 	keys, err := s.advisories.KeysByName(ctx, store.Reach{Under: seen}, id)
 	if err != nil {
+		return nil, err
+	}
+	if len(keys) == 0 {
+		return nil, s.unknown(ctx, seen, id)
+	}
+	if err := s.checkAffected(ctx, keys, id); err != nil {
 		return nil, err
 	}
 	return s.packages.AffectedBy(ctx, reach, keys)

@@ -102,7 +102,8 @@ func (s *Service) closed(
 			}
 		}
 	}
-	return fold(ended, open), nil
+	folded := fold(ended, open)
+	return folded, s.addRecords(ctx, pointers(folded), true)
 }
 
 // ended returns the findings of a package that ended during the stay, or when the stay ended.
@@ -115,11 +116,13 @@ func (y stay) ended(
 			over = append(over, h)
 		}
 	}
-	for _, aliases := range finding.GroupByAlias(over, advisories) {
-		v := finding.New(registry.ImagePackage{Package: p}, aliases, advisories)
+	byUID := finding.ByUID(advisories)
+	for _, mentions := range finding.ByVulnerability(over, advisories) {
+		v := finding.New(registry.ImagePackage{Package: p}, mentions, advisories)
+		v.Describe(byUID)
 		v.State = finding.StateClosed
-		for _, h := range aliases {
-			if c, _ := y.end(h); c.CloseTime.After(v.CloseTime) {
+		for _, m := range mentions {
+			if c, _ := y.end(m.Hit); c.CloseTime.After(v.CloseTime) {
 				v.Closing = c
 			}
 		}

@@ -43,6 +43,7 @@ type Change struct {
 type Comparison struct {
 	page.Page[Change]
 	From, To ImageDetails
+	Coverage AnswerCoverage
 	Counts   [changeKinds]int // number of changes by kind, including kinds that the filter leaves out
 }
 
@@ -94,7 +95,8 @@ func (s *Service) Compare(ctx context.Context, pair Pair, p page.Params) (c Comp
 		changes = slices.DeleteFunc(changes, func(v Change) bool { return !slices.Contains(pair.Kinds, v.Kind) })
 	}
 	c.Page = page.Finish(s.pages, req, page.Cut(changes, req, Change.key))
-	return c, nil
+	c.Coverage, err = s.pairCoverage(ctx, c.From, c.To, before, after)
+	return c, err
 }
 
 func (s *Service) mayCompare(ctx context.Context, i PastImage) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
@@ -81,11 +82,8 @@ func TestNewsComesAgain(t *testing.T) {
 
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not after a minute: %s", what)
-		}
-	}
+	t.Log("waiting: " + what)
+	testkit.Until(t, done)
 }
 
 // TestEventsWhenTheLeaseMoves checks that no event is lost or written twice while two matchers take the lease from each

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
@@ -46,7 +47,7 @@ func newListener(t *testing.T, url string) *listener {
 func (l *listener) listen(t *testing.T) {
 	t.Helper()
 	for {
-		events, err := l.Events(t.Context(), l.seq, 1000)
+		events, err := outbox.Read(t.Context(), l.DB, l.seq, 1000)
 		must(t, err)
 		for _, e := range events {
 			l.seq = e.Seq
@@ -145,12 +146,13 @@ func (l *listener) await(t *testing.T) {
 	t.Fatal("changes are not announced after two minutes")
 }
 
-// sets returns the alias set of each name in a group, and the alias set of each advisory.
+// sets returns the vulnerability of each name in a group, and the vulnerability of each advisory.
 func (l *listener) sets(t *testing.T) (ofName map[[2]string]int64, ofAdvisory map[resource.UID]int64) {
 	t.Helper()
 	ofName, ofAdvisory = map[[2]string]int64{}, map[resource.UID]int64{}
 	groups := map[int64]resource.UID{}
-	must(t, l.Rows(t.Context(), `SELECT uid, alias_set FROM matched_advisories`, nil,
+	must(t, l.Rows(t.Context(), `SELECT a.uid, v.vulnerability FROM matched_advisories AS a
+		JOIN advisory_vulnerabilities AS v ON v.advisory = a.advisory`, nil,
 		func(row store.Scanner) (bool, error) {
 			var uid resource.UID
 			var set int64
@@ -158,13 +160,14 @@ func (l *listener) sets(t *testing.T) (ofName map[[2]string]int64, ofAdvisory ma
 			ofAdvisory[uid], groups[set] = set, uid.Parent()
 			return false, err
 		}))
-	must(t, l.Rows(t.Context(), `SELECT name, alias_set FROM alias_names`, nil, func(row store.Scanner) (bool, error) {
-		var name string
-		var set int64
-		err := row.Scan(&name, &set)
-		ofName[[2]string{string(groups[set]), name}] = set
-		return false, err
-	}))
+	must(t, l.Rows(t.Context(), `SELECT name, vulnerability FROM vulnerability_names`, nil,
+		func(row store.Scanner) (bool, error) {
+			var name string
+			var set int64
+			err := row.Scan(&name, &set)
+			ofName[[2]string{string(groups[set]), name}] = set
+			return false, err
+		}))
 	return ofName, ofAdvisory
 }
 
@@ -318,7 +321,7 @@ func (l *listener) opened(t *testing.T) (opened []vuln.FindingNews, events []res
 	t.Helper()
 	before := l.seq
 	l.await(t)
-	got, err := l.Events(t.Context(), before, 1000)
+	got, err := outbox.Read(t.Context(), l.DB, before, 1000)
 	must(t, err)
 	for _, e := range got {
 		if e.Type == resource.FindingOpened {

@@ -139,7 +139,7 @@ func (made decisions) makeOne(t *testing.T, g *game, now time.Time, life time.Du
 		}
 	}
 	if g.rng.IntN(3) > 0 {
-		e.Advisory = fmt.Sprintf("%s-%d", []string{"CVE", "GHSA", "DSA"}[g.rng.IntN(3)], g.rng.IntN(4))
+		e.Advisory = fmt.Sprintf("%s-%d", []string{"CVE", "GHSA", "GO"}[g.rng.IntN(3)], g.rng.IntN(4))
 	}
 	if e.Advisory == "" || g.rng.IntN(4) == 0 {
 		e.PURL = fmt.Sprintf("pkg:%s/p%d", []string{"npm", "deb/debian"}[g.rng.IntN(2)], g.rng.IntN(6))

@@ -3,6 +3,7 @@ package query
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -44,15 +45,6 @@ type GroupFinding struct {
 	shown      []int64         // numbers of the images in SomeImages; set if an exception holds in some of the images
 }
 
-// A GroupCoverage counts the images and packages in which the findings of a group were searched.
-type GroupCoverage struct {
-	Images        int // number of images with a tag
-	Indexed       int // number of images whose packages are known
-	Waiting       int // number of images that wait for inspection
-	NotUnderstood int
-	Packages      Coverage // each version of a package counts once
-}
-
 // A groupSelection selects findings of a group. It is stored in page tokens.
 type groupSelection struct {
 	Place
@@ -68,30 +60,30 @@ var groupFindingList = page.List{Kind: "group_findings", Fields: findingList.Fie
 // advisories.list. It returns fault.FailedPrecondition if there are too many images or findings.
 func (s *Service) ListGroup(
 	ctx context.Context, place Place, f Filter, p page.Params,
-) (zero page.Page[GroupFinding], _ GroupCoverage, _ error) {
+) (zero page.Page[GroupFinding], _ AnswerCoverage, _ error) {
 	selected, req, err := page.Resume(s.pages, groupFindingList, groupSelection{place, f}, p)
 	if err != nil {
-		return zero, GroupCoverage{}, err
+		return zero, AnswerCoverage{}, err
 	}
 	if err := selected.checkGroup(); err != nil {
-		return zero, GroupCoverage{}, err
+		return zero, AnswerCoverage{}, err
 	}
 	reach, err := finding.Reach(ctx, s.authz, selected.Group, resource.RepoList, resource.ReportsList)
 	if err != nil {
-		return zero, GroupCoverage{}, err
+		return zero, AnswerCoverage{}, err
 	}
 	seen, err := s.authz.Reach(ctx, resource.AdvisoriesList)
 	if err != nil {
-		return zero, GroupCoverage{}, err
+		return zero, AnswerCoverage{}, err
 	}
 	done, err := s.turns.Wait(ctx, reach)
 	if err != nil {
-		return zero, GroupCoverage{}, err
+		return zero, AnswerCoverage{}, err
 	}
 	defer done()
 	c, err := s.count(ctx, reach)
 	if err != nil {
-		return zero, GroupCoverage{}, err
+		return zero, AnswerCoverage{}, err
 	}
 	covered, err := s.groupCoverage(ctx, c, seen)
 	if err != nil {
@@ -105,7 +97,10 @@ func (s *Service) ListGroup(
 		return zero, covered, err
 	}
 	got := page.Cut(findings, req, GroupFinding.groupKey)
-	return page.Finish(s.pages, req, got), covered, s.complete(ctx, c, got.Items)
+	if err := s.complete(ctx, c, got.Items); err != nil {
+		return zero, covered, err
+	}
+	return page.Finish(s.pages, req, got), covered, s.adviseGroup(ctx, c, seen, got.Items)
 }
 
 // checkGroup returns an error if a filter cannot be applied to a group.
@@ -179,12 +174,17 @@ func (t *packageCount) add(number int64) {
 	}
 }
 
-// count reads the packages of the images in reach, and counts the images of each package.
+// count reads the packages of the images in reach that have a tag, and counts the images of each package.
 func (s *Service) count(ctx context.Context, reach []resource.UID) (*groupContents, error) {
 	images, err := s.images.TaggedImages(ctx, reach, maxImages)
 	if err != nil {
 		return nil, err
 	}
+	return s.countImages(ctx, images)
+}
+
+// countImages reads the packages of images, and counts the images of each package.
+func (s *Service) countImages(ctx context.Context, images []imagedb.TaggedImage) (_ *groupContents, err error) {
 	c := &groupContents{images: images, packages: map[int64]*packageCount{}}
 	if c.claims, err = s.claimsOf(ctx, images); err != nil {
 		return nil, err
@@ -235,7 +235,9 @@ func (s *Service) claimsOf(
 }
 
 // groupCoverage counts the images by state, and the packages by coverage.
-func (s *Service) groupCoverage(ctx context.Context, c *groupContents, seen []resource.UID) (g GroupCoverage, _ error) {
+func (s *Service) groupCoverage(
+	ctx context.Context, c *groupContents, seen []resource.UID,
+) (g AnswerCoverage, err error) {
 	g.Indexed = c.indexed
 	for _, i := range c.images {
 		switch i.State {
@@ -247,30 +249,45 @@ func (s *Service) groupCoverage(ctx context.Context, c *groupContents, seen []re
 		g.Images++
 	}
 	g.Waiting = g.Images - g.Indexed - g.NotUnderstood
-	kinds, err := s.packages.CountKinds(ctx, slices.Collect(maps.Keys(c.packages)))
-	if err != nil {
+	if g.Packages, err = s.countKinds(ctx, c, seen); err != nil {
 		return g, err
 	}
+	return s.completeCoverage(ctx, g, seen, true)
+}
+
+// countKinds counts the packages by coverage.
+func (s *Service) countKinds(ctx context.Context, c *groupContents, seen []resource.UID) (p Coverage, _ error) {
+	kinds, err := s.packages.CountKinds(ctx, slices.Collect(maps.Keys(c.packages)))
+	if err != nil {
+		return p, err
+	}
+	return s.countCovered(ctx, kinds, seen)
+}
+
+// countCovered counts packages by whether advisories in reach cover them.
+func (s *Service) countCovered(
+	ctx context.Context, kinds map[findingdb.PackageKind]int, seen []resource.UID,
+) (p Coverage, _ error) {
 	about := map[string]bool{}
 	for k := range kinds {
 		about[k.Ecosystem] = true
 	}
 	covered, err := s.advisories.CoveredEcosystems(ctx, store.Reach{Under: seen}, slices.Collect(maps.Keys(about)))
 	for k, n := range kinds {
-		g.Packages.Packages += n
+		p.Packages += n
 		if !k.Matched {
-			g.Packages.Waiting += n
+			p.Waiting += n
 		}
 		switch {
 		case k.Owned:
-			g.Packages.Owned += n
+			p.Owned += n
 		case covered[k.Ecosystem]:
-			g.Packages.Covered += n
+			p.Covered += n
 		default:
-			g.Packages.Bare += n
+			p.Bare += n
 		}
 	}
-	return g, err
+	return p, err
 }
 
 // groupFindings returns the findings of a group: its packages with the advisories in reach that affect them. It does
@@ -287,13 +304,11 @@ func (s *Service) groupFindings(
 		return nil, err
 	}
 	advisories := named(hits.Advisories)
-	basic := Filter{Severities: f.Severities, Fixable: f.Fixable, Package: f.Package}
+	byPackage := Filter{Fixable: f.Fixable, Package: f.Package}
 	for id, matched := range hits.ByPackage {
-		for _, aliases := range finding.GroupByAlias(matched, advisories) {
-			v := GroupFinding{Finding: finding.New(registry.ImagePackage{Package: known[id]}, aliases, advisories)}
-			t := c.packages[id]
-			v.number, v.Images, v.FromFiles, v.FromSBOMs = id, t.images, t.files, t.claims
-			if basic.has(v.Finding) {
+		for _, mentions := range finding.ByVulnerability(matched, advisories) {
+			v := c.findingOf(id, finding.New(registry.ImagePackage{Package: known[id]}, mentions, advisories))
+			if byPackage.has(v.Finding) {
 				found = append(found, v)
 			}
 		}
@@ -304,14 +319,28 @@ func (s *Service) groupFindings(
 			return nil, err
 		}
 	}
-	return found, nil
+	pointers := make([]*finding.Finding, len(found))
+	for i := range found {
+		pointers[i] = &found[i].Finding
+	}
+	if err := s.addRecords(ctx, pointers, true); err != nil {
+		return nil, err
+	}
+	bySeverity := Filter{Severities: f.Severities}
+	return slices.DeleteFunc(found, func(v GroupFinding) bool { return !bySeverity.has(v.Finding) }), nil
+}
+
+// findingOf adds the number of images to a finding in the package with that ID.
+func (c *groupContents) findingOf(id int64, v finding.Finding) GroupFinding {
+	t := c.packages[id]
+	return GroupFinding{Finding: v, number: id, Images: t.images, FromFiles: t.files, FromSBOMs: t.claims}
 }
 
 // named returns advisories that have only names.
 func named(advisories map[int64]findingdb.NamedAdvisory) map[int64]vuln.Advisory {
 	out := make(map[int64]vuln.Advisory, len(advisories))
 	for key, a := range advisories {
-		out[key] = vuln.Advisory{UID: a.UID, ID: a.Names[0], Aliases: a.Names[1:]}
+		out[key] = vuln.Advisory{UID: a.UID, ID: a.Names[0], Aliases: a.Names[1:], Fixes: a.Fixes}
 	}
 	return out
 }
@@ -370,10 +399,15 @@ func (s *Service) complete(ctx context.Context, c *groupContents, findings []Gro
 	if err != nil {
 		return err
 	}
+	described := make([]*finding.Finding, len(findings))
 	for i := range findings {
-		for _, uid := range findings[i].Advisories {
-			findings[i].Summary = cmp.Or(findings[i].Summary, byUID[uid].Summary)
-		}
+		described[i] = &findings[i].Finding
+		described[i].Describe(byUID)
+	}
+	if err := s.addRecords(ctx, described, false); err != nil {
+		return err
+	}
+	for i := range findings {
 		for _, n := range c.shownImages(findings[i]) {
 			if found, ok := images[n]; ok {
 				found.Claimed = isClaimed(inFiles, n, findings[i].number)
@@ -383,6 +417,58 @@ func (s *Service) complete(ctx context.Context, c *groupContents, findings []Gro
 	}
 	return nil
 }
+
+// adviseGroup sets the advice of the findings of a page. An advice considers all findings of a package, including those
+// that are on other pages or that the filter leaves out.
+func (s *Service) adviseGroup(ctx context.Context, c *groupContents, seen []resource.UID, shown []GroupFinding) error {
+	var ids []int64
+	for _, v := range shown {
+		ids = append(ids, v.number)
+	}
+	slices.Sort(ids)
+	hits, err := s.packages.Hits(ctx, slices.Compact(ids), seen)
+	if err != nil {
+		return err
+	}
+	full, err := s.advisories.AdvisoriesByKey(ctx, slices.Sorted(maps.Keys(hits.Advisories)))
+	if err != nil {
+		return err
+	}
+	advisories := map[int64]vuln.Advisory{}
+	for _, a := range full {
+		advisories[store.Segment(a.UID)] = a
+	}
+	known := map[int64]registry.Package{}
+	for _, v := range shown {
+		known[v.number] = v.Package.Package
+	}
+	var found []GroupFinding
+	for id, matched := range hits.ByPackage {
+		for _, mentions := range finding.ByVulnerability(matched, advisories) {
+			found = append(found,
+				c.findingOf(id, finding.New(registry.ImagePackage{Package: known[id]}, mentions, advisories)))
+		}
+	}
+	if err := s.judgeGroup(ctx, c, found, s.packages.Time()); err != nil {
+		return err
+	}
+	pointers := make([]*finding.Finding, len(found))
+	byName := map[string]string{}
+	for i := range found {
+		pointers[i] = &found[i].Finding
+	}
+	finding.Advise(pointers, finding.ByUID(advisories))
+	for _, v := range found {
+		byName[v.groupName()] = v.Advice
+	}
+	for i := range shown {
+		shown[i].Advice = byName[shown[i].groupName()]
+	}
+	return nil
+}
+
+// groupName returns a text that identifies a finding in a group.
+func (v GroupFinding) groupName() string { return fmt.Sprint(v.number, " ", v.ID) }
 
 // imagesNumbered returns the images with these numbers, by number and without packages.
 func (s *Service) imagesNumbered(ctx context.Context, numbers []int64) (map[int64]AffectedImage, error) {

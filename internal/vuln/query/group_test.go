@@ -256,7 +256,7 @@ func (g *tagGame) deleteImage(t *testing.T, repo resource.UID, d string) {
 func (g *tagGame) importRated(t *testing.T) {
 	t.Helper()
 	group := g.groups[g.rng.IntN(len(g.groups))]
-	id := fmt.Sprintf("%s-%d", []string{"CVE", "GHSA", "DSA"}[g.rng.IntN(3)], g.rng.IntN(6))
+	id := fmt.Sprintf("%s-%d", []string{"CVE", "GHSA", "GO"}[g.rng.IntN(3)], g.rng.IntN(6))
 	a := vuln.Advisory{ID: id, Affected: []vuln.Affected{{Ecosystem: []string{"npm", "Debian:12"}[g.rng.IntN(2)],
 		Name: fmt.Sprintf("p%d", g.rng.IntN(6)), Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM",
 			Events: []vuln.RangeEvent{{Introduced: fmt.Sprintf("1.%d.0", g.rng.IntN(3))}}}}}}}
@@ -375,7 +375,7 @@ func (g *tagGame) checkGroup(ctx context.Context, t *testing.T, name string, pla
 		}
 	}
 	r := g.replicas[g.rng.IntN(len(g.replicas))]
-	var covers query.GroupCoverage
+	var covers query.AnswerCoverage
 	found, err := readAll(func(p page.Params) (out page.Page[query.GroupFinding], err error) {
 		out, covers, err = r.service.ListGroup(ctx, query.Place{Group: place}, query.Filter{}, p)
 		return out, err
@@ -402,7 +402,7 @@ func (g *tagGame) checkGroup(ctx context.Context, t *testing.T, name string, pla
 }
 
 // checkCoverage checks that the coverage counts every tagged image and every package.
-func (g *tagGame) checkCoverage(t *testing.T, name string, place resource.UID, got query.GroupCoverage) {
+func (g *tagGame) checkCoverage(t *testing.T, name string, place resource.UID, got query.AnswerCoverage) {
 	t.Helper()
 	images, packages := map[string]bool{}, map[string]bool{}
 	for repo, tags := range g.tags {

@@ -133,7 +133,7 @@ func (s *Service) everVisible(
 	named, err := s.packages.Named(ctx, slices.Compact(gone))
 	for key, a := range named {
 		if store.Covered(reach, a.UID.Parent()) {
-			byKey[key] = vuln.Advisory{UID: a.UID, ID: a.Names[0], Aliases: a.Names[1:]}
+			byKey[key] = vuln.Advisory{UID: a.UID, ID: a.Names[0], Aliases: a.Names[1:], Fixes: a.Fixes}
 		}
 	}
 	return byKey, err

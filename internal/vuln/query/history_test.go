@@ -436,7 +436,7 @@ func (c *chronicle) wantPastTags(ctx context.Context, t *testing.T, repo resourc
 		ctx  context.Context
 		want int
 	}{{ctx, 1}, {authz.WithCaller(t.Context(), narrowed), 0}} {
-		got, err := c.service.AffectedImages(tt.ctx, "CVE-1", query.Place{Group: repo}, page.Params{})
+		got, _, err := c.service.AffectedImages(tt.ctx, "CVE-1", query.Place{Group: repo}, page.Params{})
 		must(t, err)
 		if len(got.Items) != 1 || got.Items[0].Digest != digest || len(got.Items[0].PastTags) != tt.want {
 			t.Fatalf("images %+v, want one with %d tags of the past", got.Items, tt.want)

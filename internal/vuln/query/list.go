@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
@@ -73,13 +74,21 @@ func (s *Service) List(
 	if k.Coverage, err = s.coverage(ctx, found); err != nil {
 		return zero, k, err
 	}
-	listed, err := s.findingsAt(ctx, k.StoredImage, found, f.At)
+	seen, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	if err != nil {
+		return zero, k, err
+	}
+	if k.Answer, err = s.imageCoverage(ctx, k, seen); err != nil {
+		return zero, k, err
+	}
+	listed, advisories, err := s.findingsAt(ctx, k.StoredImage, found, f.At)
 	if err != nil {
 		return zero, k, err
 	}
 	if err := s.judgeAt(ctx, i.Repo, k.Digest, listed, f.At, asOf); err != nil {
 		return zero, k, err
 	}
+	finding.Advise(pointers(listed), advisories)
 	if slices.Contains(f.States, finding.StateClosed) {
 		closed, err := s.closed(ctx, i, &k, found, listed)
 		if err != nil {
@@ -91,7 +100,8 @@ func (s *Service) List(
 		return zero, k, err
 	}
 	listed = slices.DeleteFunc(listed, func(v finding.Finding) bool { return !f.has(v) })
-	return page.Finish(s.pages, req, page.Cut(listed, req, finding.Finding.Key)), k, nil
+	out := page.Finish(s.pages, req, page.Cut(listed, req, finding.Finding.Key))
+	return out, k, s.addRecords(ctx, pointers(out.Items), false)
 }
 
 // pointers returns pointers to the elements of findings.
@@ -112,27 +122,29 @@ type selection struct {
 // findings returns the findings of an image: its packages with the advisories that affect them and that the caller may
 // see.
 func (s *Service) findings(ctx context.Context, found registry.Inspection) ([]finding.Finding, error) {
-	return s.findingsAt(ctx, registry.StoredImage{}, found, time.Time{})
+	findings, _, err := s.findingsAt(ctx, registry.StoredImage{}, found, time.Time{})
+	return findings, err
 }
 
 // findingsAt is like findings, but at a given time. A zero time means now. The first-seen time of a finding is never
-// before the inspection of the image.
+// before the inspection of the image. It also returns the advisories.
 func (s *Service) findingsAt(
 	ctx context.Context, i registry.StoredImage, found registry.Inspection, asOf time.Time,
-) (findings []finding.Finding, _ error) {
+) (findings []finding.Finding, _ map[resource.UID]vuln.Advisory, _ error) {
 	reach, err := s.authz.Reach(ctx, resource.AdvisoriesList)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ids := found.IDs()
 	hits, advisories, err := s.hitsAt(ctx, ids, reach, asOf)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	known, err := s.packages.ByID(ctx, ids)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	byUID := finding.ByUID(advisories)
 	places := map[registry.Package]registry.ImagePackage{}
 	for _, p := range found.Packages {
 		places[p.Package] = p
@@ -144,13 +156,14 @@ func (s *Service) findingsAt(
 		}
 	}
 	for id, matched := range byPackage {
-		for _, aliases := range finding.GroupByAlias(matched, advisories) {
-			v := finding.New(places[known[id]], aliases, advisories)
+		for _, mentions := range finding.ByVulnerability(matched, advisories) {
+			v := finding.New(places[known[id]], mentions, advisories)
+			v.Describe(byUID)
 			if v.FirstSeen.Before(i.IndexTime) {
 				v.FirstSeen = i.IndexTime
 			}
 			findings = append(findings, v)
 		}
 	}
-	return findings, nil
+	return findings, byUID, s.addRecords(ctx, pointers(findings), true)
 }

@@ -44,6 +44,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/match"
 	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
+	"github.com/holdfast-dev/holdfast/internal/vuln/trend"
 )
 
 var rounds = flag.Int("rounds", 2, "number of `rounds` of TestFindings on each engine")
@@ -95,6 +96,7 @@ type replica struct {
 	matcher *match.Matcher
 	checker *authz.Checker
 	blast   *blast.Service
+	trends  *trend.Service
 }
 
 func newReplica(t testing.TB, url string, extractors func() int) *replica {
@@ -112,12 +114,13 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	tokens := page.NewTokens([]byte("key"), time.Now)
 	r := &replica{Store: s, checker: checker}
 	packages, manifests, advisories := findingdb.New(db), registrydb.New(db), advisorydb.New(db)
-	repos, limiter := images.Metadata(tokens), finding.NewLimiter()
+	repos, limiter := images.Metadata(tokens), finding.NewLimiter(s.DB)
 	r.service = query.NewService(packages, manifests, advisories, repos, checker, tokens, limiter)
 	r.policy = policy.NewService(packages, manifests, advisories, repos, checker, tokens, limiter)
 	r.places = inventory.NewService(packages, manifests, checker, tokens)
 	r.blast = blast.NewService(r.service, packages, manifests, repos,
 		iam.New(s.DB, checker, tokens, iam.Config{Key: sealKey}), checker, tokens, 90*24*time.Hour)
+	r.trends = trend.NewService(packages, r.service, checker, quiet)
 	r.matcher = match.New(packages, advisories, quiet)
 	r.matcher.Pairs = 3 // so small that every comparison takes several turns
 	r.indexer = indexer.New(imagedb.New(db), packages, images.Images, indexer.Config{
@@ -334,7 +337,7 @@ func (g *game) deleteOne(t *testing.T) {
 func (g *game) importOne(t *testing.T) {
 	t.Helper()
 	group := g.groups[g.rng.IntN(len(g.groups))]
-	id := fmt.Sprintf("%s-%d", []string{"CVE", "GHSA", "DSA"}[g.rng.IntN(3)], g.rng.IntN(2))
+	id := fmt.Sprintf("%s-%d", []string{"CVE", "GHSA", "GO"}[g.rng.IntN(3)], g.rng.IntN(2))
 	ecosystem := []string{"npm", "Debian:12", "Debian", "Debian:11"}[g.rng.IntN(4)]
 	a := vuln.Advisory{ID: id, Affected: []vuln.Affected{{Ecosystem: ecosystem, Name: fmt.Sprintf("p%d", g.rng.IntN(6)),
 		Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{
@@ -521,11 +524,48 @@ func (g *game) checkAffected(ctx context.Context, t *testing.T, r *replica, name
 			}
 		}
 		got, err := readAll(func(p page.Params) (page.Page[query.AffectedImage], error) {
-			return r.service.AffectedImages(ctx, id, query.Place{}, p)
+			got, c, err := r.service.AffectedImages(ctx, id, query.Place{}, p)
+			if err == nil {
+				g.checkAnswer(t, name, c)
+			}
+			return got, err
 		})
+		if want := unanswerable(called); want != nil {
+			if !errors.Is(err, want) {
+				t.Fatalf("%s lists images affected by %s: %v, want %v", name, id, err, want)
+			}
+			continue
+		}
 		must(t, err)
 		compareImages(t, name+" lists images affected by "+id, want, got)
 	}
+}
+
+// checkAnswer checks the counts of images in the coverage of an answer about all images that a caller may see.
+func (g *game) checkAnswer(t *testing.T, name string, c query.AnswerCoverage) {
+	t.Helper()
+	images := 0
+	for repo, pushed := range g.repos {
+		if covered(g.sees[name], repo) {
+			images += len(pushed)
+		}
+	}
+	if c.Images != images || c.Indexed != images || (c.Extent == query.ExtentNothing) != (c.Packages.Covered == 0) {
+		t.Errorf("the coverage of %s is %+v, but there are %d images", name, c, images)
+	}
+}
+
+// unanswerable returns the error for a question about advisories, if no answer can be given: nothing is known about an
+// unknown name, and about advisories that are all withdrawn.
+func unanswerable(called []vuln.Advisory) error {
+	valid := slices.ContainsFunc(called, func(a vuln.Advisory) bool { return a.DeleteTime.IsZero() })
+	switch {
+	case len(called) == 0:
+		return fault.NotFound
+	case !valid:
+		return fault.FailedPrecondition
+	}
+	return nil
 }
 
 // called returns the advisories that have a name, and the advisories that share a name with one of these.

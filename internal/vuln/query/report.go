@@ -62,14 +62,10 @@ var reportSeverities = map[finding.Severity]evidence.Severity{
 	finding.SeverityHigh: evidence.High, finding.SeverityCritical: evidence.Critical,
 }
 
-// matchOf converts a finding to the form of a scanner's report. If the finding has a CVE, the CVE becomes its ID.
+// matchOf converts a finding to the form of a scanner's report.
 func matchOf(v finding.Finding) evidence.Match {
-	names := append([]string{v.ID}, v.Aliases...)
-	if i := slices.IndexFunc(names, func(s string) bool { return strings.HasPrefix(s, "CVE-") }); i > 0 {
-		names[0], names[i] = names[i], names[0]
-	}
 	m := evidence.Match{
-		ID: names[0], Aliases: names[1:], Source: Scanner, Description: v.Summary, Severity: reportSeverities[v.Severity],
+		ID: v.ID, Aliases: v.Aliases, Source: Scanner, Description: v.Summary, Severity: reportSeverities[v.Severity],
 		Package: evidence.Package{ID: v.Package.PURL, Name: v.Package.Name, Version: v.Package.Version, PURL: v.Package.PURL},
 	}
 	if v.Package.Place != "" {

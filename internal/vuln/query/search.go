@@ -15,25 +15,46 @@ const (
 	maxComparisons = 20     // maximum number of comparisons in a range
 )
 
+// SearchWithCoverage is like Search. It also returns the coverage of the answer.
+func (s *Service) SearchWithCoverage(
+	ctx context.Context, purl, in string, place Place, p page.Params,
+) (got page.Page[AffectedImage], c AnswerCoverage, _ error) {
+	got, reach, err := s.search(ctx, purl, in, place, p)
+	if err != nil {
+		return got, c, err
+	}
+	c, err = s.CoverageOf(ctx, reach, false)
+	return got, c, err
+}
+
 // Search returns a page of the images that have a package. The package must have the name in a package URL and, if the
 // URL contains a version, that version. Its version must also be in a range such as ">=4.0.0 <4.17.21 || 5.0.0".
 // Advisories do not matter. Search returns only images on which the caller has repo.list and sboms.list.
 func (s *Service) Search(
 	ctx context.Context, purl, in string, place Place, p page.Params,
-) (zero page.Page[AffectedImage], _ error) {
+) (page.Page[AffectedImage], error) {
+	got, _, err := s.search(ctx, purl, in, place, p)
+	return got, err
+}
+
+// search is like Search. It also returns the groups and repos in which it has searched.
+func (s *Service) search(
+	ctx context.Context, purl, in string, place Place, p page.Params,
+) (zero page.Page[AffectedImage], reach []resource.UID, _ error) {
 	selected, req, err := page.Resume(s.pages, imageList, question{PURL: purl, Range: in, Place: place}, p)
 	if err != nil {
-		return zero, err
+		return zero, nil, err
 	}
-	reach, err := finding.Reach(ctx, s.authz, selected.Group, resource.RepoList, resource.SBOMsList)
+	reach, err = finding.Reach(ctx, s.authz, selected.Group, resource.RepoList, resource.SBOMsList)
 	if err != nil {
-		return zero, err
+		return zero, nil, err
 	}
 	ids, err := s.PackagesInRange(ctx, reach, selected.PURL, selected.Range)
 	if err != nil {
-		return zero, err
+		return zero, nil, err
 	}
-	return s.having(ctx, reach, ids, req)
+	got, err := s.having(ctx, reach, ids, req)
+	return got, reach, err
 }
 
 // PackagesInRange returns the IDs of the packages that images in reach have, whose name is the name in a package URL,

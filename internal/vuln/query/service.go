@@ -6,6 +6,8 @@ import (
 	"context"
 	"slices"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
@@ -84,6 +86,7 @@ type Service struct {
 	authz      *authz.Checker
 	pages      *page.Tokens
 	turns      *finding.Limiter
+	counts     *lru.Cache[string, cachedCount] // counts of packages, by the groups and repos of the images
 }
 
 // NewService returns a Service over a database.
@@ -91,18 +94,22 @@ func NewService(
 	packages *findingdb.Store, repos *registrydb.Store, advisories *advisorydb.Store, r *metadata.Service,
 	c *authz.Checker, p *page.Tokens, t *finding.Limiter,
 ) *Service {
-	return &Service{packages, repos, imagedb.New(repos.DB), advisories, r, c, p, t}
+	counts, _ := lru.New[string, cachedCount](countsCached) // New fails only for sizes below one
+	return &Service{packages, repos, imagedb.New(repos.DB), advisories, r, c, p, t, counts}
 }
 
 // ImageDetails describes an image and its inspection.
 type ImageDetails struct {
 	registry.StoredImage
-	Platform     string
-	Distribution registry.Distribution
-	Warnings     []string
-	Coverage     Coverage
-	Incomplete   string          // reason why closed findings may be missing; "" if none are missing
-	SBOMs        []registry.SBOM // SBOMs that are attached to the image in the repo
+	Platform string
+	// OtherPlatforms are the platforms of the other images of the index, which these details omit.
+	OtherPlatforms []string
+	Distribution   registry.Distribution
+	Warnings       []string
+	Coverage       Coverage
+	Answer         AnswerCoverage  // set by List
+	Incomplete     string          // reason why closed findings may be missing; "" if none are missing
+	SBOMs          []registry.SBOM // SBOMs that are attached to the image in the repo
 }
 
 // A Coverage counts the packages of an image.
@@ -141,7 +148,7 @@ func (s *Service) inspect(ctx context.Context, i finding.Image) (k ImageDetails,
 
 // look is like inspect, but does not authorize the caller.
 func (s *Service) look(ctx context.Context, i finding.Image) (k ImageDetails, found registry.Inspection, _ error) {
-	v, err := s.registry.Variant(ctx, i.Repo, i.Reference, i.Architecture)
+	v, siblings, err := s.registry.ChooseVariant(ctx, i.Repo, i.Reference, i.Architecture)
 	if err != nil {
 		return k, found, err
 	}
@@ -154,6 +161,11 @@ func (s *Service) look(ctx context.Context, i finding.Image) (k ImageDetails, fo
 		stored = registry.StoredImage{Repo: i.Repo, Digest: v.Digest, State: registry.ImageNone}
 	}
 	k = ImageDetails{StoredImage: stored, Platform: v.Platform()}
+	for _, o := range siblings {
+		if p := o.Platform(); !slices.Contains(k.OtherPlatforms, p) && p != k.Platform {
+			k.OtherPlatforms = append(k.OtherPlatforms, p)
+		}
+	}
 	found.Digest = v.Digest
 	if stored.State == registry.ImageIndexed {
 		if found, ok, err = s.packages.Inspection(ctx, v.Digest); err == nil && !ok {

@@ -30,7 +30,7 @@ const (
 type Summary struct {
 	Total    Counts
 	Series   []Point
-	Coverage GroupCoverage
+	Coverage AnswerCoverage
 }
 
 // Counts contains numbers of findings of tags.
@@ -42,6 +42,11 @@ type Counts struct {
 	Oldest    OpenFinding
 	Fixed     int           // findings fixed in the last 90 days
 	FixedTime time.Duration // sum of the times for which the fixed findings were open
+
+	// The following are set only by CountDay.
+	KEV            int           // open findings that are known to be exploited
+	Opened, Closed int           // findings that were opened or closed on the day
+	Age            time.Duration // sum of the ages of the open findings
 }
 
 // BySeverity contains the number of findings of each severity.
@@ -176,7 +181,32 @@ func (s *Service) readTimeline(ctx context.Context, c *timeline, reach, seen []r
 			return err
 		}
 	}
-	c.packages, err = s.packages.ByID(ctx, slices.Collect(maps.Keys(c.hits)))
+	if c.packages, err = s.packages.ByID(ctx, slices.Collect(maps.Keys(c.hits))); err != nil {
+		return err
+	}
+	return s.readOthers(ctx, c, seen)
+}
+
+// readOthers reads the severities of vulnerabilities that no advisory about their packages rates, from other records.
+func (s *Service) readOthers(ctx context.Context, c *timeline, seen []resource.UID) error {
+	var names []string
+	for id, hits := range c.hits {
+		for _, h := range hits {
+			if finding.Rank(c.packages[id].Ecosystem, h.Rating) > 0 {
+				continue
+			}
+			for _, called := range c.advisories[h.Advisory].Vulnerabilities() {
+				names = append(names, called...)
+			}
+		}
+	}
+	records, err := finding.ReadRecords(ctx, s.advisories, seen, names)
+	c.others = map[string]finding.Severity{}
+	for _, name := range names {
+		v := finding.Finding{ID: name}
+		records.Complete(&v, finding.Anyone)
+		c.others[name] = v.Severity
+	}
 	return err
 }
 
@@ -293,6 +323,11 @@ type timeline struct {
 	advisories map[int64]vuln.Advisory
 
 	exceptions exceptions
+	others     map[string]finding.Severity // severities of unrated vulnerabilities in other records, by name
+
+	since     int64             // findings that are opened or closed from this time on count as changes of the day
+	byRepo    bool              // whether each repo has a row
+	exploited map[vuln.CVE]bool // vulnerabilities that are known to be exploited
 
 	sets  map[string][]hitSet // cache of setsOf
 	total Counts
@@ -302,7 +337,7 @@ type timeline struct {
 
 // newTimeline returns an empty timeline with a series of days that ends now.
 func newTimeline(now time.Time, days int, place resource.UID) *timeline {
-	c := &timeline{now: now, place: place, group: groupContents{packages: map[int64]*packageCount{}},
+	c := &timeline{now: now, place: place, since: imagedb.Now, group: groupContents{packages: map[int64]*packageCount{}},
 		affected: map[string][]int64{},
 		hits:     hitsByPackage{}, advisories: map[int64]vuln.Advisory{}, sets: map[string][]hitSet{},
 		rows: map[rowKey]*SummaryRow{}}

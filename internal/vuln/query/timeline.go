@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
@@ -20,10 +21,11 @@ const settling = 10 * time.Minute
 
 type hitsByPackage map[int64][]findingdb.Hit
 
-// A hitSet contains the matches of advisories that share a name, by the ID of the package version.
+// A hitSet contains the matches of advisories that describe a vulnerability, by the ID of the package version.
 type hitSet struct {
-	id   string
-	hits hitsByPackage
+	id    string
+	names []string
+	hits  map[int64][]finding.Mention
 }
 
 // A rowKey identifies a row of a summary.
@@ -52,7 +54,10 @@ func (c *timeline) summarize(ctx context.Context) error {
 // it has a row for each group or repo directly below the place.
 func (c *timeline) row(repo resource.UID, tag string) *SummaryRow {
 	r := SummaryRow{UID: repo, Name: tag, Tag: true}
-	if repo != c.place {
+	switch {
+	case c.byRepo:
+		r = SummaryRow{UID: repo, Repo: true}
+	case repo != c.place:
 		child := repo.Ancestor(c.place.Depth() + 1)
 		r = SummaryRow{UID: child, Repo: child == repo}
 	}
@@ -77,7 +82,7 @@ func (c *timeline) addTag(periods []imagedb.TagPeriod) {
 	if last := periods[len(periods)-1]; !last.Deleted {
 		row = c.row(last.Repo, last.Name)
 		row.Tags++
-	} else if last.Repo != c.place {
+	} else if last.Repo != c.place || c.byRepo {
 		row = c.row(last.Repo, last.Name)
 	}
 	byName := map[string][]presence{}
@@ -92,7 +97,7 @@ func (c *timeline) addTag(periods []imagedb.TagPeriod) {
 	for name, present := range byName {
 		for _, set := range c.setsOf(present) {
 			v := tagFinding{OpenFinding: OpenFinding{ID: set.id, Package: name, Repo: periods[0].Repo, Tag: periods[0].Name},
-				periods: periods, spans: spansOf(present, set)}
+				periods: periods, spans: c.spansOf(present, set), names: set.names}
 			c.addFinding(v, row)
 		}
 	}
@@ -126,8 +131,8 @@ func (c *timeline) presences(p imagedb.TagPeriod, period int, image imagedb.Peri
 	return found
 }
 
-// setsOf returns the matches of packages, grouped by advisories that share a name. It caches the result, because many
-// tags have the same packages.
+// setsOf returns the matches of packages, grouped by vulnerability. It caches the result, because many tags have the
+// same packages.
 func (c *timeline) setsOf(presences []presence) (sets []hitSet) {
 	ids := make([]int64, len(presences))
 	for i, p := range presences {
@@ -144,13 +149,11 @@ func (c *timeline) setsOf(presences []presence) (sets []hitSet) {
 	if known, ok := c.sets[string(key)]; ok {
 		return known
 	}
-	for _, aliases := range finding.GroupByAlias(hits, c.advisories) {
-		set := hitSet{hits: hitsByPackage{}}
-		for _, h := range aliases {
-			if id := c.advisories[h.Advisory].ID; set.id == "" || id < set.id {
-				set.id = id
-			}
-			set.hits[h.Package] = append(set.hits[h.Package], h)
+	for _, mentions := range finding.ByVulnerability(hits, c.advisories) {
+		names := finding.NamesOf(mentions)
+		set := hitSet{id: finding.NameOf(names), names: names, hits: map[int64][]finding.Mention{}}
+		for _, m := range mentions {
+			set.hits[m.Package] = append(set.hits[m.Package], m)
 		}
 		sets = append(sets, set)
 	}
@@ -163,20 +166,28 @@ func (c *timeline) setsOf(presences []presence) (sets []hitSet) {
 type span struct {
 	period   int
 	from, to int64
-	score    int64
+	rank     int64 // see finding.Rank
 	fixable  bool
 
-	id, advisory int64 // the package and the advisory
-	digest       string
+	id      int64   // the package
+	mention mention // the advisory, and the vulnerability
+	digest  string
+}
+
+// A mention is an advisory and the first of the names that it gives to a vulnerability.
+type mention struct {
+	advisory int64
+	name     string
 }
 
 // spansOf returns the spans of a finding, ordered by their start.
-func spansOf(presences []presence, set hitSet) (spans []span) {
+func (c *timeline) spansOf(presences []presence, set hitSet) (spans []span) {
 	for _, p := range presences {
 		for _, h := range set.hits[p.id] {
 			until := cmp.Or(h.Until, imagedb.Now)
 			if from, to := max(p.from, h.Since), min(p.to, until); from < to {
-				spans = append(spans, span{p.period, from, to, h.Score, len(h.Fixed) > 0, p.id, h.Advisory, p.digest})
+				spans = append(spans, span{p.period, from, to, c.rank(p.id, h), len(h.Fixed) > 0, p.id,
+					mention{h.Advisory, h.Names[0]}, p.digest})
 			}
 		}
 	}
@@ -184,11 +195,44 @@ func spansOf(presences []presence, set hitSet) (spans []span) {
 	return spans
 }
 
+// rank returns the rank of a mention in a package. If the advisory has no rating, it is the rank of another record
+// about the vulnerability.
+func (c *timeline) rank(id int64, m finding.Mention) int64 {
+	if rank := finding.Rank(c.packages[id].Ecosystem, m.Rating); rank > 0 {
+		return rank
+	}
+	highest := finding.SeverityUnknown
+	for _, name := range m.Names {
+		highest = max(highest, c.others[name])
+	}
+	return int64(highest) // lower than the rank of a rating by an advisory about the package
+}
+
 // A tagFinding is the history of a finding of a tag.
 type tagFinding struct {
 	OpenFinding
 	periods []imagedb.TagPeriod
 	spans   []span
+	names   []string // names of the vulnerability
+	known   bool     // whether it is known to be exploited
+}
+
+// countChanges counts a finding that was opened or closed after since.
+func (c *timeline) countChanges(start, end int64, row *SummaryRow) {
+	if start >= c.since {
+		row.Count.Opened++
+	}
+	if end >= c.since && end != imagedb.Now {
+		row.Count.Closed++
+	}
+}
+
+// isKnown reports whether a vulnerability with one of the names is known to be exploited.
+func (c *timeline) isKnown(names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		cve, ok := vuln.ParseCVE(name)
+		return ok && c.exploited[cve]
+	})
 }
 
 // addFinding counts a finding of a tag in the series, in the total and in a row.
@@ -205,6 +249,7 @@ func (c *timeline) addFinding(v tagFinding, row *SummaryRow) {
 	start, end, last := v.spans[0].from, v.spans[0].to, v.spans[0].period
 	for _, s := range v.spans[1:] {
 		if s.from > end && !v.carried(last, end, s) {
+			c.countChanges(start, end, row)
 			c.close(v, start, end, last, row)
 			start, end = s.from, s.to
 		}
@@ -212,6 +257,7 @@ func (c *timeline) addFinding(v tagFinding, row *SummaryRow) {
 			end, last = s.to, s.period
 		}
 	}
+	c.countChanges(start, end, row)
 	if end != imagedb.Now {
 		c.close(v, start, end, last, row)
 		return
@@ -223,7 +269,7 @@ func (c *timeline) addFinding(v tagFinding, row *SummaryRow) {
 			return
 		}
 	}
-	v.Since = time.UnixMilli(start).UTC()
+	v.Since, v.known = time.UnixMilli(start).UTC(), c.isKnown(v.names)
 	c.total.addOpen(v, c.now)
 	row.Count.addOpen(v, c.now)
 }
@@ -279,16 +325,20 @@ func (c *timeline) close(v tagFinding, start, end int64, period int, row *Summar
 
 // addOpen counts a finding that is open now.
 func (n *Counts) addOpen(v tagFinding, now time.Time) {
-	score, fixable := int64(0), false
+	rank, fixable := int64(0), false
 	for _, s := range v.spans {
 		if s.to == imagedb.Now {
-			score, fixable = max(score, s.score), fixable || s.fixable
+			rank, fixable = max(rank, s.rank), fixable || s.fixable
 		}
 	}
-	n.Now[finding.SeverityOf(float64(score)/10)]++
+	n.Now[finding.SeverityOfRank(rank)]++
 	if fixable {
 		n.Fixable++
 	}
+	if v.known {
+		n.KEV++
+	}
+	n.Age += now.Sub(v.Since)
 	age := 0
 	for _, limit := range []time.Duration{7 * day, 30 * day, 90 * day} {
 		if now.Sub(v.Since) >= limit {
@@ -307,11 +357,11 @@ func (f OpenFinding) before(o OpenFinding) bool {
 		cmp.Compare(f.Package, o.Package), cmp.Compare(f.ID, o.ID)) < 0
 }
 
-// addToSeries counts a finding at each point of the series at which it was open. Its highest score at that point
+// addToSeries counts a finding at each point of the series at which it was open. Its highest rank at that point
 // determines its severity.
 func (c *timeline) addToSeries(spans []span) {
 	if len(spans) == 1 {
-		c.addBetween(spans[0].from, spans[0].to, spans[0].score)
+		c.addBetween(spans[0].from, spans[0].to, spans[0].rank)
 		return
 	}
 	var times []int64
@@ -321,23 +371,23 @@ func (c *timeline) addToSeries(spans []span) {
 	slices.Sort(times)
 	times = slices.Compact(times)
 	for i, from := range times[:len(times)-1] {
-		score := int64(-1)
+		rank := int64(-1)
 		for _, s := range spans {
 			if s.from <= from && from < s.to {
-				score = max(score, s.score)
+				rank = max(rank, s.rank)
 			}
 		}
-		if score >= 0 {
-			c.addBetween(from, times[i+1], score)
+		if rank >= 0 {
+			c.addBetween(from, times[i+1], rank)
 		}
 	}
 }
 
-func (c *timeline) addBetween(from, to, score int64) {
+func (c *timeline) addBetween(from, to, rank int64) {
 	first, _ := slices.BinarySearch(c.points, from)
 	end, _ := slices.BinarySearch(c.points, to)
 	if first < end {
-		steps := c.open[finding.SeverityOf(float64(score)/10)]
+		steps := c.open[finding.SeverityOfRank(rank)]
 		steps[first]++
 		steps[end]--
 	}

@@ -18,7 +18,7 @@ type exceptions struct {
 	index    *exception.Index
 	packages map[int64]*exception.Set       // exceptions that may hold for a package, by package; nil if there are none
 	tagged   map[finding.ImageKey][]tagTime // periods of an image's tags; set only if an exception has a tag pattern
-	excepted map[exceptedKey]map[int64]bool
+	excepted map[exceptedKey]map[mention]bool
 }
 
 // A tagTime is a period in which a tag pointed to an image.
@@ -50,7 +50,7 @@ func (s *Service) readExceptions(ctx context.Context, c *timeline) error {
 		return err
 	}
 	c.exceptions = exceptions{index: x.Index(), packages: map[int64]*exception.Set{},
-		excepted: map[exceptedKey]map[int64]bool{}}
+		excepted: map[exceptedKey]map[mention]bool{}}
 	if !x.UsesTags() {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (c *timeline) candidates(id int64) *exception.Set {
 	}
 	var called []string
 	for _, h := range c.hits[id] {
-		called = append(called, finding.AdvisoryNames(c.advisories[h.Advisory])...)
+		called = append(append(called, c.advisories[h.Advisory].OwnNames()...), c.advisories[h.Advisory].Fixes...)
 	}
 	slices.Sort(called)
 	held = c.exceptions.index.ForPackage(c.packages[id], slices.Compact(called))
@@ -104,12 +104,12 @@ func (c *timeline) isExcepted(repo resource.UID, s span, point int64) bool {
 		known = c.exceptedAt(held, key)
 		c.exceptions.excepted[key] = known
 	}
-	return known[s.advisory]
+	return known[s.mention]
 }
 
-// exceptedAt returns the advisories for which an exception held at a point. The result is the same as in the list of an
-// image's findings at that time.
-func (c *timeline) exceptedAt(held *exception.Set, key exceptedKey) map[int64]bool {
+// exceptedAt returns the mentions of vulnerabilities for which an exception held at a point. The result is the same as
+// in the list of an image's findings at that time.
+func (c *timeline) exceptedAt(held *exception.Set, key exceptedKey) map[mention]bool {
 	hits := slices.DeleteFunc(slices.Clone(c.hits[key.pkg]), func(h findingdb.Hit) bool {
 		return h.Since > key.point || h.Until != 0 && h.Until <= key.point
 	})
@@ -123,14 +123,14 @@ func (c *timeline) exceptedAt(held *exception.Set, key exceptedKey) map[int64]bo
 			tags = append(tags, t.name)
 		}
 	}
-	ids := map[int64]bool{}
-	for _, aliases := range finding.GroupByAlias(hits, c.advisories) {
+	ids := map[mention]bool{}
+	for _, mentions := range finding.ByVulnerability(hits, c.advisories) {
 		excepted := exception.Case{Repo: key.image.Repo, Digest: key.image.Digest, Tags: tags,
-			Claims:  finding.Claims(aliases, c.advisories),
+			Claims:  finding.Claims(mentions, c.advisories),
 			Package: c.packages[key.pkg]}
 		if _, ok := held.Holding(excepted, asOf, nil); ok {
-			for _, h := range aliases {
-				ids[h.Advisory] = true
+			for _, m := range mentions {
+				ids[mention{m.Advisory, m.Names[0]}] = true
 			}
 		}
 	}
@@ -147,14 +147,14 @@ func (c *timeline) openNow(v tagFinding) []span {
 // addToPoints is like addToSeries, for a finding for which an exception may hold.
 func (c *timeline) addToPoints(v tagFinding) {
 	for i, point := range c.points {
-		score := int64(-1)
+		rank := int64(-1)
 		for _, s := range v.spans {
-			if s.from <= point && point < s.to && s.score > score && !c.isExcepted(v.Repo, s, point) {
-				score = s.score
+			if s.from <= point && point < s.to && s.rank > rank && !c.isExcepted(v.Repo, s, point) {
+				rank = s.rank
 			}
 		}
-		if score >= 0 {
-			steps := c.open[finding.SeverityOf(float64(score)/10)]
+		if rank >= 0 {
+			steps := c.open[finding.SeverityOfRank(rank)]
 			steps[i]++
 			steps[i+1]--
 		}

@@ -87,13 +87,8 @@ func statementOf(
 ) format.Statement {
 	st := format.Statement{Name: v.ID, Aliases: v.Aliases, Status: format.StatusAffected, Time: v.FirstSeen,
 		Text: "No fix is known."}
-	if cve := slices.IndexFunc(v.Aliases, func(a string) bool { return strings.HasPrefix(a, "CVE-") }); cve >= 0 &&
-		!strings.HasPrefix(v.ID, "CVE-") {
-		st.Name = v.Aliases[cve]
-		st.Aliases = append([]string{v.ID}, slices.Delete(slices.Clone(v.Aliases), cve, cve+1)...)
-	}
-	if len(v.Fixed) > 0 {
-		st.Text = "Update " + v.Package.Name + " to " + strings.Join(v.Fixed, " or ") + "."
+	if fixed := cmp.Or(v.FixedVersion, strings.Join(v.Fixed, " or ")); fixed != "" {
+		st.Text = "Update " + v.Package.Name + " to " + fixed + "."
 	}
 	if v.State == finding.StateExcepted {
 		e := reasons[v.Exception]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -63,6 +64,9 @@ var tasks = []task{
 	{"pull, GET of a small blob", func(v *release) rig.Operation {
 		return v.pull("blobs/" + rig.DigestOf([]byte(rig.SmallLayer)))
 	}},
+	{"write, a new group", (*release).createGroup},
+	{"write, PATCH of a group", (*release).updateGroup},
+	{"push, PUT of a manifest by tag", (*release).push},
 }
 
 var (
@@ -138,6 +142,35 @@ func (v *release) getDeniedGRPC() rig.Operation {
 // pull returns an operation that reads a part of the image with the registry token.
 func (v *release) pull(what string, headers ...string) rig.Operation {
 	return v.Getter("/v2/"+v.Prefix+pulledRepo+"/"+what, headers...)
+}
+
+// createGroup returns an operation that creates a group in a folder.
+func (v *release) createGroup() rig.Operation {
+	var n atomic.Int64
+	return func(ctx context.Context, client int) error {
+		body := fmt.Sprintf(`{"name": "new-%d"}`, n.Add(1))
+		_, err := v.Post(ctx, "/iam/v2beta1/groups/"+string(v.folders[client%len(v.folders)]), body)
+		return err
+	}
+}
+
+// updateGroup returns an operation that changes a folder. Each client has a folder of its own.
+func (v *release) updateGroup() rig.Operation {
+	var n atomic.Int64
+	return func(ctx context.Context, client int) error {
+		path := "/iam/v2beta1/groups/" + string(v.folders[client%len(v.folders)]) + "?updateMask=description"
+		body := fmt.Sprintf(`{"description": "change %d"}`, n.Add(1))
+		_, _, err := v.Do(ctx, http.StatusOK, http.MethodPatch, path, strings.NewReader(body))
+		return err
+	}
+}
+
+// push returns an operation that pushes a new manifest with a new tag.
+func (v *release) push() rig.Operation {
+	var n atomic.Int64
+	return func(ctx context.Context, _ int) error {
+		return v.PutManifest(ctx, pulledRepo, fmt.Sprint("new-", n.Add(1)), v.nextManifest())
+	}
 }
 
 // refreshToken refreshes the session that dev mode created. A refresh token can be used only once, so only one client

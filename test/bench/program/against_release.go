@@ -34,6 +34,8 @@ type release struct {
 	byPattern  []rig.Credential
 	byProvider []rig.Credential
 	readers    []string // tokens of identities that may see a folder, one for each binding
+
+	nextManifest func() []byte // returns a new manifest at each call
 }
 
 // startRelease starts a binary on an empty database. It fills the database over the public API, so that releases with
@@ -47,8 +49,8 @@ func startRelease(
 	v.findViewer(ctx)
 	v.bind(ctx, v.makeWorkloads(ctx, p))
 	v.makePerson(ctx, p)
-	next := rig.SmallImages(ctx, v.Process, pulledRepo)
-	rig.Check(v.PutManifest(ctx, pulledRepo, pulledTag, next()))
+	v.nextManifest = rig.SmallImages(ctx, v.Process, pulledRepo)
+	rig.Check(v.PutManifest(ctx, pulledRepo, pulledTag, v.nextManifest()))
 	return v
 }
 

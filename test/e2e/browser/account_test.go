@@ -317,6 +317,8 @@ func TestInvite(t *testing.T) {
 	ann.works()
 	b.press("See what you may do")
 	b.see("Welcome to dev")
+	b.press("Open the console")
+	b.see("Home")
 
 	if got := owner.run("iam", "role-bindings", "list"); !strings.Contains(got, "Ann Example") {
 		t.Errorf("role bindings = %q, want Ann Example", got)
@@ -419,6 +421,9 @@ func TestAccountLink(t *testing.T) {
 	b.fill("Password", "nine unrelated words")
 	b.press("Begin")
 	b.see("Your account")
+	if got := b.attribute("main a.button", "pathname"); got != "/console/" {
+		t.Errorf("after a password link, the first button leads to %s, want the console", got)
+	}
 	b.again(eve.login())
 	eve.works()
 	if got := eve.sessions(); len(got) != 2 {

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/input"
-	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -496,7 +495,7 @@ func walkWorkloads(t *testing.T, s *site) {
 
 	eve := s.eve(t)
 	eve.open(s.BaseURL + "/console/workloads")
-	eve.read("You are in no organization yet")
+	eve.read("You hold no role yet")
 	eve.refused("GET", "/federation/v1/denials?identity_uid="+url.QueryEscape(ci), "")
 }
 
@@ -821,21 +820,27 @@ func TestConsoleAccount(t *testing.T) { onBoth(t, walkAccount) }
 func walkAccount(t *testing.T, s *site) {
 	b := s.eve(t, "--role", "viewer")
 	said := b.complaints()
-	b.open(s.BaseURL + "/console/account")
-	b.read("eve example")
-	b.read("viewer")
-	b.judge("account-eve")
-	b.choose("Colours", "dark")
+	b.open(s.BaseURL + "/console/account") // leads to the only account page
+	b.see("Your account")
+	b.read("Eve Example")
+	b.read("viewer on dev")
+	b.press("Open the console")
+	b.see("Home")
+	b.press("Keys and preferences")
+	b.judge("preferences")
+	b.choose("Colors", "dark")
 	b.choose("Times", "exact")
-	b.open(s.BaseURL + "/console/account") // the setting is still there after a reload
+	b.open(s.BaseURL + "/console/") // the setting is still there after a reload
 	b.read(time.Now().Format("Jan 2006"))
 	var back string
 	b.run("look at the color", chromedp.Evaluate(`getComputedStyle(document.body).backgroundColor`, &back))
 	if back != "rgb(12, 18, 17)" {
 		t.Errorf("in the dark scheme the background is %s", back)
 	}
-	b.choose("Colours", "as the system")
+	b.press("Keys and preferences")
+	b.choose("Colors", "as the system")
 	b.choose("Times", "relative")
+	b.keys(kb.Escape)
 	var operators int
 	b.run("look for the operator's view",
 		chromedp.Evaluate(`document.querySelectorAll('nav a[href="/console/operator"]').length`, &operators))
@@ -849,10 +854,18 @@ func walkAccount(t *testing.T, s *site) {
 		t.Error(complaint)
 	}
 	b.refused("GET", "/operator/v1/installation", "")
-	b.open(s.BaseURL + "/console/account")
+	b.open(s.BaseURL + "/console/repos")
+	b.see("Repos")
+	b.run("open something", chromedp.Evaluate(`sessionStorage.setItem("holdfast-recent", "[]")`, nil))
+	b.press("Account")
 	b.press("Sign out")
-	b.see("Sign in")
-	b.open(s.BaseURL + "/console/account")
+	b.see("You are signed out")
+	var kept int
+	b.run("look for what is kept", chromedp.Evaluate(`sessionStorage.length`, &kept))
+	if kept != 0 {
+		t.Errorf("after the sign-out, the tab keeps %d items of the console", kept)
+	}
+	b.open(s.BaseURL + "/console/")
 	b.see("Sign in")
 }
 
@@ -865,6 +878,7 @@ func walkEvents(t *testing.T, s *site) {
 	sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if !well.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write([]byte("out of <b>order</b>, key secret")) // the test reads the log
 		}
 	}))
 	t.Cleanup(sink.Close)
@@ -872,7 +886,7 @@ func walkEvents(t *testing.T, s *site) {
 	p.run("iam", "groups", "create", "platform", "--parent", "dev", "--description", hostile)
 	b.console(s, "/console/events", s.OwnerEmail, s.OwnerPassword)
 	said := b.complaints()
-	b.read("There is no subscription")
+	b.read("No subscription that you may see")
 	b.press("Subscribe")
 	b.fill("Events of the group", "dev/platform")
 	b.fill("Address to post them to", sink.URL+"?key=secret")
@@ -891,9 +905,10 @@ func walkEvents(t *testing.T, s *site) {
 	b.read("The event was accepted")
 	well.Store(false)
 	b.press("Close")
+	subscription := p.run("events", "subscriptions", "list", "-o", "id")
+	b.deliveryLog(s, subscription, &well)
 
 	p.giveUp(3)
-	subscription := p.run("events", "subscriptions", "list", "-o", "id")
 	b.open(s.BaseURL + "/console/events?tab=deliveries&subscription=" + subscription)
 	b.read("3 failed deliveries")
 	b.run("open one", chromedp.Click(`(//details/summary)[1]`))
@@ -923,15 +938,46 @@ func walkEvents(t *testing.T, s *site) {
 	b.press("Replay all")
 	b.press("Send them again")
 	b.closed()
-	b.reload("Everything was delivered")
+	b.reload("No delivery that you may see was given up")
 	b.press("Subscriptions")
 	b.press("Delete")
 	b.read("gets no more events")
 	b.press("Delete the subscription")
-	b.read("There is no subscription")
+	b.read("No subscription that you may see")
 	for _, complaint := range said.take() {
 		t.Error(complaint)
 	}
+}
+
+// deliveryLog checks that a failing subscription is shown as failing, and that its log has each attempt with the
+// response, from where an event can be sent again.
+func (b *tab) deliveryLog(s *site, subscription string, well *atomic.Bool) {
+	b.t.Helper()
+	b.open(s.BaseURL + "/console/events")
+	b.read("failing since")
+	b.read("the sink answered 503")
+	b.press("Delivery log")
+	b.read("It has been failing since")
+	b.read("out of <b>order</b>")
+	b.judge("delivery-log")
+	b.open(s.BaseURL + "/console/")
+	b.read("Failing subscriptions")
+	b.open(s.BaseURL + "/console/events?tab=log&subscription=" + subscription)
+	b.read("It has been failing since")
+	b.run("send one again", chromedp.Click(`(//tbody//button[normalize-space()="Resend"])[1]`))
+	b.read("It keeps its id")
+	b.press("Send it")
+	b.read("the sink answered 503")
+	well.Store(true)
+	b.press("Send another")
+	b.read("The event was accepted")
+	b.press("Close")
+	b.read("200 accepted")
+	b.run("the subscription works again", chromedp.Poll(fmt.Sprintf(`fetch("/events/v2beta1/subscriptions/%s",
+		{headers: {"Holdfast-Console": "1"}}).then(r => r.json()).then(s => !s.failing)`, subscription), nil,
+		chromedp.WithPollingInterval(time.Second)))
+	b.reload("200 accepted")
+	well.Store(false)
 }
 
 // TestConsoleAsksAgain checks that a sensitive action requires a sign-in within the last ten minutes, and that the
@@ -950,7 +996,7 @@ func walkAsksAgain(t *testing.T, s *site) {
 		b.read("will be sent there")
 		b.press("Create the subscription")
 	}
-	b.run("ten minutes later", network.DeleteCookies("hf_fresh").WithURL(s.BaseURL))
+	b.forgetFresh(s)
 	subscribe()
 	b.read("what you have entered here stays")
 	b.judge("again")

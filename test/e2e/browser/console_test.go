@@ -231,7 +231,7 @@ func (p *person) compared() {
 	p.t.Helper()
 	within(p.t, "the images are compared with the advisory", func() bool {
 		found, _, err := p.try("findings", "list", "dev/platform/web:v1", "-o", "id")
-		return err == nil && strings.Contains(found, "GHSA-left")
+		return err == nil && strings.Contains(found, "CVE-2026-1000")
 	})
 }
 
@@ -402,7 +402,7 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 		},
 		{
 			"access-who-then", "/console/access?capability=tag.create&at=" + now + "&place=" + group[len("/console/groups/"):],
-			"Access", "Who could tag.create here",
+			"Access", "Who could tag.create in dev/platform",
 		},
 		{"access-diff", "/console/access?show=diff&from=" + begun + "&to=" + now, "Access", "registry.push"},
 		{"access-unused", "/console/access?show=unused&kind=UNUSED_KIND_GROUP_INVITE&since=3600s", "Access",
@@ -438,7 +438,6 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 		{"provider-mappings", sso + "?tab=mappings", "sso", "window.hacked"},
 		{"provider-preview", sso + "?tab=preview&in=eng&in=" + url.QueryEscape(hostile), "sso", "No mapping names eng"},
 		{"operator", "/console/operator", "Operator", engine},
-		{"account", "/console/account", "Account", "this one"},
 		{"repos", "/console/repos", "Repos", "dev/platform"},
 		{"vulnerabilities", "/console/vulnerabilities", "Vulnerabilities", "GHSA-left"},
 		{"findings", "/console/vulnerabilities?tab=findings", "Vulnerabilities", "1.3.0"},
@@ -446,7 +445,7 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 		{"feeds", "/console/vulnerabilities?tab=feeds", "Vulnerabilities", "broken"},
 		{"audit", "/console/audit?type=iam", "Audit", "iam.role"},
 		{"events", "/console/events", "Events", "https://hooks.invalid/holdfast"},
-		{"events-of-group", "/console/events?group=" + group[len("/console/groups/"):], "Events", "There is no subscription"},
+		{"events-of-group", "/console/events?group=" + group[len("/console/groups/"):], "Events", "No subscription that"},
 		{"group", group, "platform", "edge"},
 		{"group-people", group + "?tab=people", "platform", "Inherited from dev"},
 		{"group-roles", "/console/groups/" + s.OrganizationUID + "?tab=roles", "dev", "releaser"},
@@ -662,12 +661,12 @@ func TestConsoleKeys(t *testing.T) {
 	}
 	b.run("leave the filter", chromedp.Evaluate(`document.activeElement.blur()`, nil))
 	b.keys("?")
-	b.run("see the help", chromedp.WaitVisible(`//dialog//h2[.="Keys"]`))
+	b.run("see the help", chromedp.WaitVisible(`//dialog//h2[.="Keys and preferences"]`))
 	b.keys(kb.Escape)
 	b.run("and no more", chromedp.WaitNotPresent(`dialog`, chromedp.ByQuery))
 	b.keys("gr")
 	b.see("Repos")
-	b.read("There is no repo yet")
+	b.read("There is no repo that you may see")
 	for _, name := range []string{"quay", "river"} {
 		s.owner(t).run("iam", "groups", "create", name, "--parent", "dev")
 	}

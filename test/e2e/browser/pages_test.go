@@ -32,6 +32,7 @@ var views = map[string]view{
 	"signin-wrong":     {"internal/signin/site/pages/signin.html", true},
 	"signin-forgot":    {"internal/signin/site/pages/signin.html", false},
 	"signin-provider":  {"internal/signin/site/pages/signin.html", true},
+	"signin-again":     {"internal/signin/site/pages/signin.html", false},
 	"signin-unknown":   {"internal/signin/site/pages/signin.html", false},
 	"signin-invite":    {"internal/signin/site/pages/signin.html", true},
 	"join":             {"internal/signin/site/pages/join.html", true},

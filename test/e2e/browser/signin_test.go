@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -253,6 +254,52 @@ func TestCommandDenied(t *testing.T) {
 	l.fails()
 }
 
+// forgetFresh makes the sign-in of the browser look older than ten minutes.
+func (b *tab) forgetFresh(s *site) {
+	b.t.Helper()
+	b.run("ten minutes later", network.DeleteCookies("hf_fresh").WithURL(s.BaseURL))
+}
+
+// TestSignInAgain: a browser in which the person has signed in a while ago asks once for the password before a program
+// gets a token, and then continues where the person was.
+func TestSignInAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	b.account(s, s.OwnerEmail, s.OwnerPassword)
+	b.forgetFresh(s)
+	l := p.login()
+	b.open(l.address())
+	b.read("You signed in a while ago")
+	b.inspect("signin-again")
+	b.fill("Password", s.OwnerPassword) // the page knows the e-mail address
+	b.press("Sign in")
+	b.see("You are signed in")
+	l.succeeds()
+	b.again(p.login())
+	b.forgetFresh(s)
+	l = p.login("--device")
+	words := strings.Fields(l.says(`(open \S+ in a browser and enter the code \S+)`))
+	b.open(words[1])
+	b.fill("Code", words[len(words)-1])
+	b.press("Continue")
+	b.read("You signed in a while ago")
+	b.read("a device asks to act as you")
+	b.fill("Password", s.OwnerPassword)
+	b.press("Sign in")
+	b.see("Do the codes match?")
+	b.forgetFresh(s) // the person waits too long before the last click
+	b.press("Allow")
+	b.read("You signed in a while ago")
+	b.fill("Password", s.OwnerPassword)
+	b.press("Sign in")
+	b.see("Do the codes match?")
+	b.press("Allow")
+	b.see("You are signed in")
+	l.succeeds()
+	p.works()
+}
+
 func TestDevice(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -319,6 +366,9 @@ func TestSetUp(t *testing.T) {
 	b.see("Holdfast is set up")
 	b.read("Größe & Söhne exists, in paths grosse-sohne, and Zoë Müller owns it. You are signed in")
 	b.inspect("setup-done")
+	if got := b.attribute("main a.button", "pathname"); got != "/console/" {
+		t.Errorf("after the set-up, the first button leads to %s, want the console", got)
+	}
 	b.press("Your account")
 	b.see("Your account")
 	b.read("Zoë Müller")

@@ -26,6 +26,7 @@ type move struct {
 	*script
 	ctx   context.Context // context with the actor as the caller
 	side  side
+	kind  string
 	actor *held
 	stuck bool
 	text  string // description of the move for people
@@ -144,7 +145,7 @@ func (m *move) do(act func() error, format string, args ...any) error {
 		return nil
 	}
 	m.text = fmt.Sprintf(format, args...)
-	return act()
+	return m.disturb(act)
 }
 
 // giving records that the actor gives a role on a place, and therefore must hold want there.
@@ -198,6 +199,7 @@ var kinds = []kind{
 	{"end", [2]int{1, 1}, (*move).endSession},
 	{"found", [2]int{0, 1}, (*move).found},
 	{"leave", [2]int{1, 1}, (*move).leave},
+	{"half-sent", [2]int{0, 4}, (*move).sendHalf},
 }
 
 // opening lists the first moves of a world, with the side in whose organization they are made. Without these moves
@@ -220,6 +222,7 @@ func (w *world) step(s *script, planned side, kindName string) (m *move, wrong e
 	w.drop()
 	m = &move{world: w, script: s, ctx: w.ctx}
 	k := m.chooseKind(planned, kindName)
+	m.kind = k.name
 	m.chooseActor()
 	if m.stuck {
 		return m, nil
@@ -286,7 +289,12 @@ func (m *move) chooseActor() {
 			powerful = append(powerful, h)
 		}
 	}
-	m.actor = pick(m, m.tokens[m.side], powerful, false, func(h *held) string { return h.name })
+	tokens := m.tokens[m.side]
+	if m.side == evil && !slices.Contains(undisturbed, m.kind) {
+		tokens = slices.Concat(tokens, m.halfSent)
+		powerful = append(powerful, m.halfSent...)
+	}
+	m.actor = pick(m, tokens, powerful, false, func(h *held) string { return h.name })
 	if m.stuck {
 		return
 	}

@@ -16,6 +16,9 @@
 //   - An honest person who gives a capability holds it at that moment.
 //   - A person who gives a role on a place holds role_bindings.create there.
 //   - The attackers only get tokens of identities that they control.
+//   - A request of the attackers is refused if its caller loses the access while the request is in flight. The
+//     attackers keep half-sent requests open while others make moves. In some moves, the honest side revokes access
+//     between the authorization and the first write.
 //
 // A capability that an identity got before the attackers controlled it does not count as given to the attackers. This
 // detects, for example, a link of an identity that still works after the identity has got more capabilities. If the
@@ -68,6 +71,7 @@ func TestEscalation(t *testing.T) {
 		spent := time.Since(began)
 		t.Logf("seeds %d to %d: %d worlds, %d moves, %.0f a second", seed, next-1, done, moves,
 			float64(moves)/spent.Seconds())
+		t.Logf("requests of the attackers that lost their access in flight: %d", x.lost)
 		t.Logf("moves that were accepted, by the honest and by the attackers:%s", x.accepted())
 	})
 }

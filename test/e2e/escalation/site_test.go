@@ -58,9 +58,20 @@ type site struct {
 	clock   atomic.Int64 // current time in seconds; every move takes one second
 	worlds  int
 	counts  [2]map[string]int // number of accepted moves by kind, for each side
+	lost    int               // number of requests whose actor lost access while they were in flight
+
+	interruption func() // called once before the next write that relies on an access; nil for no interruption
 }
 
 func (x *site) now() time.Time { return time.Unix(x.clock.Load(), 0) }
+
+// interrupt calls the interruption, if there is one, and ends it.
+func (x *site) interrupt(context.Context) {
+	if f := x.interruption; f != nil {
+		x.interruption = nil
+		f()
+	}
+}
 
 // open returns a site with an empty store.
 func open(t *testing.T, s *storetest.Store) *site {
@@ -68,7 +79,7 @@ func open(t *testing.T, s *storetest.Store) *site {
 	x := &site{store: s, others: newProviders(t), counts: [2]map[string]int{{}, {}}}
 	x.clock.Store(time.Now().Unix())
 	log := slog.New(slog.DiscardHandler)
-	s.Now, s.Log = x.now, log
+	s.Now, s.Log, s.BeforeWrite = x.now, log, x.interrupt
 	if err := s.SetManagedRoles(t.Context(), authz.ManagedRoles()); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +92,7 @@ func open(t *testing.T, s *storetest.Store) *site {
 	x.sts = sts.New(s.DB, x.checker, x.issuer, known,
 		sts.Config{BaseURL: address, RegistryHost: registryHost, Log: log, Now: x.now})
 	pages := page.NewTokens(key.Derive("pages"), x.now)
-	x.iam = iam.New(s.DB, x.checker, pages, iam.Config{Key: key, Now: x.now})
+	x.iam = iam.New(s.DB, x.checker, pages, iam.Config{Key: key, Now: x.now, CreateOrganizations: iam.Owners})
 	x.people = accounts.New(s.DB, x.checker, pages, accounts.Config{Issuer: address, Log: log, Now: x.now})
 	x.login = must(login.New(s.DB, x.checker, x.sts, x.people, login.Config{
 		Issuer: address, BaseURL: address, Key: key, Client: client, Log: log, Now: x.now,

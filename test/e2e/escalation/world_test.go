@@ -91,6 +91,7 @@ type held struct {
 	caller  authz.Caller
 	through *object // the provider with which the user signed in, or nil
 	user    user    // the user who signed in
+	half    bool    // whether this is a half-sent request, whose token may be void
 }
 
 func (h *held) whole() bool { return h.caller.Narrowing().IsZero() }
@@ -105,6 +106,8 @@ type world struct {
 
 	links  []*link
 	tokens [2][]*held
+
+	halfSent []*held // requests of the attackers that the service has received in part
 
 	given map[resource.UID]resource.Capabilities // capabilities given to the attackers, by the group on which they apply
 	state state

@@ -49,6 +49,7 @@ func advisories() noun.Noun {
 			{Flag: "component-location", Help: "`PATH` of the component in the artifact"},
 			{Flag: "author", Help: "`NAME` of the author (default: you)"},
 			{Flag: "alias", Path: "aliases", Help: "other `ID` of the vulnerability, such as a CVE; can be repeated"},
+			{Flag: "fixes", Help: "`ID` of a vulnerability that the advisory of a distribution fixes; can be repeated"},
 			{Flag: "summary", Help: "summary, one line of `TEXT`"},
 			{Flag: "details-file", Path: "details", File: true, Help: "`FILE` with the details; - is standard input"},
 			{Flag: "cvss", Path: "severities", Read: readCVSS, Help: "CVSS `VECTOR` of version 2, 3 or 4; can be repeated"},
@@ -57,7 +58,7 @@ func advisories() noun.Noun {
 					"be repeated"},
 		},
 		Filters: advisoryFilters(),
-		Columns: output.Columns("id=advisoryId", "artifact=artifactName", "type=artifactType", "aliases",
+		Columns: output.Columns("id=advisoryId", "artifact=artifactName", "type=artifactType", "aliases", "fixes",
 			output.Text("status", statusOfAdvisory), "updateTime"),
 		Wide: output.Columns("uid", "componentName", "author", "summary", "createTime", "deleteTime"),
 	}

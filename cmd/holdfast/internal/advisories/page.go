@@ -84,7 +84,9 @@ func showAdvisory(a *noun.App, m protoreflect.Message) {
 	fact("uid", v.GetUid())
 	fact("artifact", join(" ", v.GetArtifactName(), bracket(v.GetArtifactType()), v.GetArtifactArchitecture()))
 	fact("component", join(" ", v.GetComponentName(), bracket(v.GetComponentType()), v.GetComponentLocation()))
-	fact("aliases", strings.Join(v.GetAliases(), ", "))
+	fact("same as", strings.Join(v.GetAliases(), ", "))
+	fact("fixes", strings.Join(v.GetFixes(), ", "))
+	fact("rating", v.GetVendorSeverity())
 	for _, s := range v.GetSeverities() {
 		fact("severity", s.GetScore())
 	}

@@ -139,7 +139,8 @@ func importAll(ctx context.Context, a *noun.App, group string, docs []document) 
 			bar.clear()
 			a.Note("%s: %s", p.GetName(), p.GetReason())
 		}
-		bar.show(m.GetBytes(), counts.GetCreated()+counts.GetUpdated()+counts.GetUnchanged()+counts.GetFailed())
+		bar.show(m.GetBytes(), counts.GetCreated()+counts.GetUpdated()+counts.GetUnchanged()+counts.GetFailed()+
+			counts.GetOlder())
 	}
 	bar.end()
 	took := time.Since(bar.start)
@@ -157,7 +158,7 @@ func importFailed(sending, receiving error, counts *advisoriespb.ImportCounts) e
 	if sending != nil && !errors.Is(sending, io.EOF) && !errors.Is(sending, context.Canceled) {
 		p = problem.Usage("%v", sending)
 	}
-	if counts.GetCreated()+counts.GetUpdated()+counts.GetUnchanged() > 0 {
+	if counts.GetCreated()+counts.GetUpdated()+counts.GetUnchanged()+counts.GetOlder() > 0 {
 		p.Hints = append(p.Hints, countsText(counts)+" before that; to continue, run it again")
 	}
 	return p

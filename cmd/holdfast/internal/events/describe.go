@@ -11,7 +11,9 @@ import (
 	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
 )
 
-func entryType(e *auditpb.Entry) string             { return shortType(e.GetType()) }
+func entryType(e *auditpb.Entry) string            { return shortType(e.GetType()) }
+func attemptedType(a *deliveriespb.Attempt) string { return shortType(a.GetType()) }
+
 func deliveredType(d *deliveriespb.Delivery) string { return shortType(d.GetType()) }
 
 // shortType returns the type of an event in the form that --type accepts: without the

@@ -2,10 +2,12 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/iam"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
@@ -30,10 +32,19 @@ func subscriptions() noun.Noun {
 		Example:  "  holdfast events subscriptions create https://hooks.example.com/holdfast --parent acme",
 		Message:  noun.MessageOf(&eventspb.Subscription{}),
 		Argument: "sink",
-		Columns:  output.Columns("sink", output.GroupOf("group", "uid"), "createTime"),
-		Wide:     output.Columns("uid"),
+		Columns:  output.Columns("sink", output.GroupOf("group", "uid"), output.Text("state", state), "createTime"),
+		Wide:     output.Columns("uid", "failingSince=failing.sinceTime", "error=failing.error"),
 		Extra:    []func(*noun.App) *cobra.Command{test},
 	}
+}
+
+// state returns whether the address of a subscription accepts events.
+func state(v *eventspb.Subscription) string {
+	if v.GetFailing() == nil {
+		return "not failing"
+	}
+	return "failing since " + v.GetFailing().GetSinceTime().AsTime().UTC().Format(time.RFC3339) + ": " +
+		v.GetFailing().GetError()
 }
 
 func test(a *noun.App) *cobra.Command {
@@ -44,19 +55,79 @@ func test(a *noun.App) *cobra.Command {
 		Example: "  holdfast events subscriptions test UID",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			call := deliveriespb.NewDeliveriesServiceClient(a).TestSubscription
-			m, err := signin.Call(ctx, call, &deliveriespb.TestSubscriptionRequest{Uid: args[0]}, "uid=UID")
+			return send(ctx, a, &deliveriespb.TestSubscriptionRequest{Uid: args[0]})
+		}),
+	}
+}
+
+// send sends an event to a subscription now, and prints the result.
+func send(ctx context.Context, a *noun.App, req *deliveriespb.TestSubscriptionRequest) error {
+	call := deliveriespb.NewDeliveriesServiceClient(a).TestSubscription
+	m, err := signin.Call(ctx, call, req, "uid=UID", "event_id=EVENT")
+	if err != nil {
+		return err
+	}
+	took := m.GetTook().AsDuration().Round(time.Millisecond)
+	if !m.GetTaken() {
+		return problem.New(problem.ExitError, "after %s: %s", took, m.GetError())
+	}
+	a.Note("the event %s was accepted after %s", m.GetEventId(), took)
+	return nil
+}
+
+func resend(a *noun.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "resend UID EVENT", Short: "Send an event of the delivery log again",
+		Long: "Sends an event again to the subscription with UID, immediately and once, and prints the result. EVENT\n" +
+			"is the id of an event in its delivery log.",
+		Example: "  holdfast events deliveries resend 41c2bd7f0f6a2c11…/5f3c… 4K7Q…",
+		Args:    cobra.ExactArgs(2),
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			return send(ctx, a, &deliveriespb.TestSubscriptionRequest{Uid: args[0], EventId: args[1]})
+		}),
+	}
+}
+
+func deliveryLog(a *noun.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "log UID", Short: "List the latest attempts to send events to a subscription",
+		Long:    "Lists the latest 100 attempts to send an event to the subscription with UID, the latest first.",
+		Example: "  holdfast events deliveries log 41c2bd7f0f6a2c11…/5f3c…",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			list := deliveriespb.NewDeliveriesServiceClient(a).ListAttempts
+			m, err := signin.Call(ctx, list, &deliveriespb.ListAttemptsRequest{Uid: args[0]}, "uid=UID")
 			if err != nil {
 				return err
 			}
-			took := m.GetTook().AsDuration().Round(time.Millisecond)
-			if !m.GetTaken() {
-				return problem.New(problem.ExitError, "after %s: %s", took, m.GetError())
+			items := func(yield func(protoreflect.Message, error) bool) {
+				for _, attempt := range m.GetAttempts() {
+					if !yield(attempt.ProtoReflect(), nil) {
+						return
+					}
+				}
 			}
-			a.Note("the event %s was accepted after %s", m.GetEventId(), took)
-			return nil
+			return a.PrintList(ctx, attempts(), items)
 		}),
 	}
+}
+
+func attempts() noun.Noun {
+	return noun.Noun{
+		Area: "events", Use: "attempts", One: "attempt", ID: "eventId",
+		Message: noun.MessageOf(&deliveriespb.Attempt{}),
+		Columns: output.Columns("time", output.Text("type", attemptedType).InCSV("type"), "status", "latency",
+			output.Text("result", result), "next=nextTime", output.Whole("event", "eventId")),
+		Wide: output.Columns("subject", "error", "response"),
+	}
+}
+
+// result returns the beginning of the response, or the error if there was no response.
+func result(a *deliveriespb.Attempt) string {
+	if a.GetTaken() {
+		return "accepted"
+	}
+	return cmp.Or(a.GetResponse(), a.GetError())
 }
 
 func deliveries() noun.Noun {
@@ -72,7 +143,7 @@ func deliveries() noun.Noun {
 		Columns: output.Columns("eventTime", output.Text("type", deliveredType).InCSV("type"),
 			output.PathOf("subject", "subject"), "attempts", "error"),
 		Wide:  output.Columns("uid", "subjectUid=subject", "eventId", "replaying", "createTime", "updateTime"),
-		Extra: []func(*noun.App) *cobra.Command{replay},
+		Extra: []func(*noun.App) *cobra.Command{replay, deliveryLog, resend},
 	}
 }
 

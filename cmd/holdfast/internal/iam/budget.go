@@ -28,11 +28,13 @@ func budgets() noun.Noun {
 			limit("identities", "`NUMBER` of identities of workloads"),
 			limit("advisories", "`NUMBER` of advisories"),
 			limit("webhooks", "`NUMBER` of subscriptions to events"),
+			limit("groups", "`NUMBER` of groups below it"),
+			limit("bindings", "`NUMBER` of role bindings"),
 			limit("requests-per-second", "`NUMBER` of requests that its identities may make in a second"),
 			limit("pulls-per-day", "`NUMBER` of pulls from its repos in a day"),
 		},
 		Columns: output.Columns(output.PathOf("group", "uid"), used("storedBytes"), used("repos"), used("identities"),
-			used("advisories"), used("webhooks")),
+			used("advisories"), used("webhooks"), used("groups"), used("bindings")),
 		Wide: output.Columns("uid", "requests=requestsPerSecond", "pulls=pullsPerDay", "updateTime"),
 	}
 }

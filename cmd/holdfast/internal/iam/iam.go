@@ -28,7 +28,8 @@ func Command(a *noun.App) *cobra.Command {
 		}
 		cmd.AddCommand(sub)
 	}
-	cmd.AddCommand(tree(a), counts(a), can(a), whoCan(a), pastAccess(a), issuers(a), accountsCommand(a))
+	cmd.AddCommand(tree(a), counts(a), can(a), whoCan(a), pastAccess(a), issuers(a), accountsCommand(a),
+		peopleCommand(a))
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package noun
 
 import (
+	"cmp"
 	"context"
 	"regexp"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 )
 
@@ -76,6 +78,12 @@ func (a *App) candidates(ctx context.Context, n Noun, typed string) ([]string, c
 	if n.Named != nil {
 		n = n.Named()
 	}
+	if n.Kind == Identities && typed != "" && !strings.Contains(typed, "/") {
+		words := a.peopleWords(ctx, typed)
+		word := func(m protoreflect.Message) string { return described(nameOf(m), m, "uid") }
+		workloads := a.words(ctx, n, nil, word, typed)
+		return append(words, workloads...), 0
+	}
 	if !n.hasName() || uidStart.MatchString(typed) {
 		return a.words(ctx, n, nil, func(m protoreflect.Message) string {
 			return described(UIDOf(m), m, "name")
@@ -95,6 +103,27 @@ func (a *App) candidates(ctx context.Context, n Noun, typed string) ([]string, c
 		return words, 0
 	}
 	return a.words(ctx, n, nil, func(m protoreflect.Message) string { return described(nameOf(m), m, "uid") }, typed), 0
+}
+
+// peopleWords returns the e-mail addresses and names of people that start with typed.
+func (a *App) peopleWords(ctx context.Context, typed string) (words []string) {
+	list := accesspb.NewAccessServiceClient(a).ListPeople
+	found, err := list(ctx, &accesspb.ListPeopleRequest{Query: typed, PageSize: completionLimit})
+	if err != nil {
+		return nil
+	}
+	for _, p := range found.GetPeople() {
+		name := cmp.Or(p.GetDisplayName(), p.GetName())
+		for _, email := range p.GetEmails() {
+			if strings.HasPrefix(email, typed) {
+				words = append(words, email+"\t"+name)
+			}
+		}
+		if strings.HasPrefix(name, typed) {
+			words = append(words, name+"\t"+p.GetUid())
+		}
+	}
+	return words
 }
 
 // described returns a word with the value of a field, which some shells show as its

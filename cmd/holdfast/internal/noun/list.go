@@ -155,6 +155,62 @@ func (a *App) PrintAll(ctx context.Context, n Noun, req proto.Message, p Paging)
 	return out.Close()
 }
 
+// PrintAnswer is like PrintAll, but prints the whole response in JSON and YAML, with the items of all pages, because an
+// empty list has no meaning without the rest of the response. empty returns the note below a table without rows.
+// PrintAnswer returns the first response.
+func (a *App) PrintAnswer(
+	ctx context.Context, n Noun, req proto.Message, p Paging, empty func(answer proto.Message) string,
+) (answer proto.Message, _ error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	format, err := a.Value("output")
+	if err != nil {
+		return nil, err
+	}
+	whole := format.Text == "json" || format.Text == "yaml"
+	view := n.View()
+	view.Empty = func() string { return empty(answer) }
+	out, err := a.printer(ctx, view, n.Message, true)
+	if err != nil {
+		return nil, err
+	}
+	for page, err := range holdfast.Pages(ctx, a.pages(n.methodFor(req), p), p.set(req.ProtoReflect())) {
+		if err != nil {
+			return nil, err
+		}
+		if answer == nil {
+			answer = page.answer.Interface()
+		} else if whole {
+			appendItems(answer.ProtoReflect(), page.items)
+		}
+		if whole {
+			continue
+		}
+		for _, m := range page.items {
+			if err := out.Add(m); err != nil {
+				return nil, err
+			}
+		}
+		if err := a.flush(out); err != nil {
+			return nil, err
+		}
+	}
+	if !whole {
+		return answer, out.Close()
+	}
+	answer.ProtoReflect().Clear(answer.ProtoReflect().Descriptor().Fields().ByName("next_page_token"))
+	return answer, a.Show(ctx, view, answer)
+}
+
+// appendItems adds items to the list of a response, which is its first field.
+func appendItems(answer protoreflect.Message, items []protoreflect.Message) {
+	list := answer.Mutable(answer.Descriptor().Fields().ByNumber(1)).List()
+	for _, m := range items {
+		list.Append(protoreflect.ValueOfMessage(m))
+	}
+}
+
 // PrintList prints the items of several lists as one list.
 func (a *App) PrintList(ctx context.Context, n Noun, items iter.Seq2[protoreflect.Message, error]) error {
 	out, err := a.printer(ctx, n.View(), n.Message, true)
@@ -216,6 +272,7 @@ const IncompleteNote = "there are parent groups that you cannot see; bindings on
 
 // A page is one response to a list request.
 type page struct {
+	answer     protoreflect.Message
 	items      []protoreflect.Message
 	incomplete bool
 	next       string
@@ -263,7 +320,7 @@ func (a *App) page(ctx context.Context, method protoreflect.MethodDescriptor, re
 		return page{}, err
 	}
 	fields := method.Output().Fields()
-	got := page{next: resp.Get(fields.ByName("next_page_token")).String()}
+	got := page{answer: resp, next: resp.Get(fields.ByName("next_page_token")).String()}
 	for list, i := resp.Get(fields.ByNumber(1)).List(), 0; i < list.Len(); i++ {
 		got.items = append(got.items, list.Get(i).Message())
 	}

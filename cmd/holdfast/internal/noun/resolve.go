@@ -32,6 +32,7 @@ const MaxCandidates = 10
 //   - a UID,
 //   - a path of names starting at the organization, acme/platform/ci. It may start
 //     with a slash: /acme is the organization, and /viewer a built-in role,
+//   - for a person, an e-mail address, the part of it before the @, or a name,
 //   - a name, if only one resource of the kind has it. The name of an organization
 //     is found even if other groups have the same name.
 func (a *App) Resolve(ctx context.Context, n Noun, text string) (string, error) {
@@ -51,6 +52,9 @@ func (a *App) Resolve(ctx context.Context, n Noun, text string) (string, error) 
 		return "", problem.Usage("%q is not a uid, and %s have no names", text, n.plural())
 	}
 	path := strings.Split(strings.TrimPrefix(text, "/"), "/")
+	if n.Kind == Identities && len(path) == 1 {
+		return a.findIdentity(ctx, n, path[0])
+	}
 	if len(path) == 1 && !strings.HasPrefix(text, "/") {
 		return a.FindOne(ctx, n, text, nil, text)
 	}
@@ -64,6 +68,42 @@ func (a *App) Resolve(ctx context.Context, n Noun, text string) (string, error) 
 	return a.FindOne(ctx, n, path[len(path)-1], &parent, text)
 }
 
+// findIdentity returns the UID of the only person or workload that a text names.
+func (a *App) findIdentity(ctx context.Context, n Noun, text string) (string, error) {
+	access := accesspb.NewAccessServiceClient(a)
+	people, err := access.ResolvePath(ctx, &accesspb.ResolvePathRequest{Kind: n.Kind, Path: text})
+	if err != nil && status.Code(err) != codes.NotFound {
+		return "", signin.Refused(err, nil)
+	}
+	uid, err := a.FindOne(ctx, n, text, nil, text)
+	found := people.GetResources()
+	switch {
+	case len(found) == 0 || err == nil && len(found) == 1 && found[0].GetUid() == uid:
+		return uid, err
+	case len(found) == 1 && err != nil && problem.From(ctx, err).Code == problem.ExitNotFound:
+		return found[0].GetUid(), nil
+	}
+	var lines []string
+	for _, p := range found {
+		lines = append(lines, a.describePerson(ctx, p.GetUid()))
+	}
+	if err == nil {
+		lines = append(lines, "the workload "+text+"  "+uid)
+	}
+	return "", n.ambiguous(text, lines)
+}
+
+// describePerson returns the name, the e-mail addresses and the UID of a person.
+func (a *App) describePerson(ctx context.Context, uid string) string {
+	list := accesspb.NewAccessServiceClient(a).ListPeople
+	found, err := list(ctx, &accesspb.ListPeopleRequest{Query: uid})
+	if err != nil || len(found.GetPeople()) == 0 {
+		return uid // the uid is enough to choose
+	}
+	p := found.GetPeople()[0]
+	return cmp.Or(p.GetDisplayName(), p.GetName()) + "  " + strings.Join(p.GetEmails(), ", ") + "  " + uid
+}
+
 // resolvePath returns the UID of the only resource at a path. It makes one call, because the
 // caller may be allowed to see the resource but none of its parent groups. Errors quote
 // text, which is what the person typed.
@@ -73,7 +113,7 @@ func (a *App) resolvePath(ctx context.Context, n Noun, path []string, text strin
 	found := resp.GetResources()
 	switch {
 	case status.Code(err) == codes.NotFound:
-		return "", n.missing(text)
+		return "", n.Missing(text)
 	case err != nil:
 		return "", signin.Refused(err, nil)
 	case len(found) == 1:
@@ -152,7 +192,7 @@ func childrenOf(req protoreflect.Message, parent *string) {
 func (a *App) single(ctx context.Context, n Noun, text string, found []protoreflect.Message) (string, error) {
 	switch len(found) {
 	case 0:
-		return "", n.missing(text)
+		return "", n.Missing(text)
 	case 1:
 		return UIDOf(found[0]), nil
 	}
@@ -163,10 +203,13 @@ func (a *App) single(ctx context.Context, n Noun, text string, found []protorefl
 	return "", n.ambiguous(text, lines)
 }
 
-// missing returns the problem that there is no resource called text.
-func (n Noun) missing(text string) *problem.Problem {
-	return problem.New(problem.ExitNotFound, "there is no %s %q that you can see", n.One, text).
-		Hint("list them: holdfast " + cmp.Or(n.Area, "iam") + " " + n.Use + " list")
+// Missing returns the problem that there is no resource called text.
+func (n Noun) Missing(text string) *problem.Problem {
+	p := problem.New(problem.ExitNotFound, "there is no %s %q that you can see", n.One, text)
+	if n.Kind == Identities {
+		p = p.Hint("list people: holdfast iam people list")
+	}
+	return p.Hint("list them: holdfast " + cmp.Or(n.Area, "iam") + " " + n.Use + " list")
 }
 
 // ambiguous returns the problem that several resources are called text. lines contains

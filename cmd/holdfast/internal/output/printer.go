@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -22,6 +23,7 @@ type Table struct {
 	Width   int    // width of a line in cells, to which rows are shortened; if 0, nothing is shortened
 	tails   []bool // by column: whether the end of a long cell is shown, and not its beginning
 	wholes  []bool // by column: whether cells are never shortened
+	spares  []bool // by column: whether the column is left out if the table is too wide
 	rows    [][]string
 	widths  []int // widths of the columns, determined by the first page
 }
@@ -44,6 +46,7 @@ func (t *Table) Flush() error {
 			}
 		}
 		if t.Width > 0 {
+			t.leaveOut()
 			t.fit()
 		}
 		t.write(t.Header, Bold)
@@ -58,6 +61,9 @@ func (t *Table) Flush() error {
 func (t *Table) write(row []string, style string) {
 	var line strings.Builder
 	for i, cell := range row {
+		if t.widths[i] == 0 { // the column is left out
+			continue
+		}
 		if t.Width > 0 && !(i < len(t.wholes) && t.wholes[i]) {
 			cell = cut(cell, t.widths[i], i < len(t.tails) && t.tails[i])
 		}
@@ -77,16 +83,32 @@ func (t *Table) write(row []string, style string) {
 // reduced. Both are in cells.
 const (
 	gap        = 2
-	leastWidth = 8
+	leastWidth = 6
 )
+
+// leaveOut removes spare columns, the last first, until the other columns fit without being shortened.
+func (t *Table) leaveOut() {
+	for i := len(t.spares) - 1; i >= 0 && t.total() > t.Width; i-- {
+		if t.spares[i] {
+			t.widths[i] = 0
+		}
+	}
+}
+
+// total returns the width of the table. A column without width is left out.
+func (t *Table) total() int {
+	total := -gap
+	for _, w := range t.widths {
+		if w > 0 {
+			total += w + gap
+		}
+	}
+	return total
+}
 
 // fit reduces the widest columns until a line has Width cells.
 func (t *Table) fit() {
-	total := (len(t.widths) - 1) * gap
-	for _, w := range t.widths {
-		total += w
-	}
-	for ; total > t.Width; total-- {
+	for total := t.total(); total > t.Width; total-- {
 		widest := -1
 		for i, w := range t.widths {
 			if w > leastWidth && !(i < len(t.wholes) && t.wholes[i]) && (widest < 0 || w > t.widths[widest]) {
@@ -146,7 +168,7 @@ type tablePrinter struct {
 	*Table
 	rower
 	page   []protoreflect.Message
-	empty  string
+	empty  func() string
 	sorted bool
 }
 
@@ -172,7 +194,7 @@ func (p *tablePrinter) Close() error {
 		return err
 	}
 	if p.widths == nil {
-		p.Console.Note("%s", p.empty)
+		p.Console.Note("%s", p.empty())
 	}
 	return nil
 }
@@ -190,6 +212,9 @@ func (p *csvPrinter) Add(m protoreflect.Message) error {
 
 func (p *csvPrinter) Flush() error {
 	for _, row := range p.rows(p.page) {
+		for i, cell := range row {
+			row[i] = inert(cell)
+		}
 		if err := p.w.Write(row); err != nil {
 			return err
 		}
@@ -197,6 +222,18 @@ func (p *csvPrinter) Flush() error {
 	p.page = p.page[:0]
 	p.w.Flush()
 	return p.w.Error()
+}
+
+// inert returns a cell of CSV with an apostrophe in front if a spreadsheet would compute
+// it as a formula, because strangers choose the names in cells. It does not change numbers.
+func inert(cell string) string {
+	if cell == "" || !strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+		return cell
+	}
+	if _, err := strconv.ParseFloat(cell, 64); err == nil {
+		return cell
+	}
+	return "'" + cell
 }
 
 func (p *csvPrinter) Close() error { return p.Flush() }

@@ -31,8 +31,9 @@ type View struct {
 	Plural  string // plural of the kind in a sentence
 	ID      string // field that -o id prints; if "", uid
 	Columns []Column
-	Wide    []Column // additional columns of the formats wide and csv
-	Sorted  bool     // whether the rows of each page of a table are sorted by their cells
+	Wide    []Column      // additional columns of the formats wide and csv
+	Sorted  bool          // whether the rows of each page of a table are sorted by their cells
+	Empty   func() string // returns the note below a table without rows; if nil, "no " and the plural
 }
 
 // NewPrinter returns a printer for messages of one kind. If chosen is not empty, it names
@@ -80,11 +81,16 @@ func NewPrinter(
 	for _, c := range columns {
 		t.Header = append(t.Header, strings.ToUpper(words(c.Name)))
 		t.tails, t.wholes = append(t.tails, c.tail), append(t.wholes, c.whole)
+		t.spares = append(t.spares, c.spare)
 	}
 	if c.Terminal && format != "wide" {
 		t.Width, r.relative = c.Width, true
 	}
-	return &tablePrinter{Table: t, rower: r, empty: "no " + v.Plural, sorted: v.Sorted}, nil
+	empty := v.Empty
+	if empty == nil {
+		empty = func() string { return "no " + v.Plural }
+	}
+	return &tablePrinter{Table: t, rower: r, empty: empty, sorted: v.Sorted}, nil
 }
 
 // words splits a name in camel case into words.
@@ -108,6 +114,7 @@ type Column struct {
 	uids  func(protoreflect.Message) []string // returns the UIDs whose names the text contains
 	named func(protoreflect.Message, Called) string
 	whole bool   // whether the text is never shortened
+	spare bool   // whether the column is left out if the table is too wide
 	tail  bool   // whether the end of the text is shown if it does not fit
 	raw   string // path of the field that CSV shows; if "", CSV shows the same text
 }
@@ -115,6 +122,18 @@ type Column struct {
 // Whole returns the column of a field that is never shortened, such as a link that is
 // shown once.
 func Whole(name, path string) Column { return Column{Name: name, path: path, whole: true} }
+
+// Whole returns the column, whose texts are never shortened.
+func (c Column) Whole() Column {
+	c.whole = true
+	return c
+}
+
+// Spare returns the column, which a table leaves out if it is too wide for the terminal.
+func (c Column) Spare() Column {
+	c.spare = true
+	return c
+}
 
 // InCSV returns the column with another field for CSV, because programs read CSV.
 func (c Column) InCSV(path string) Column {

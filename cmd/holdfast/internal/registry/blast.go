@@ -104,10 +104,12 @@ func findingsBlast(a *noun.App) *cobra.Command {
 		for i, s := range blastStages {
 			if s.word == stage {
 				req.Stage = findingspb.BlastStage_Name(i + 1)
-				if err := a.PrintAll(ctx, blastItems(), req, p); err != nil {
+				answer, err := a.PrintAnswer(ctx, blastItems(), req, p, without("results"))
+				if err != nil {
 					return err
 				}
-				return sayGaps(ctx, a, req)
+				sayGaps(a, answer.(*findingspb.BlastStage))
+				return nil
 			}
 		}
 		return problem.Usage("%q is not a stage", stage).Hint("use one of " + strings.Join(stageWords(), ", "))
@@ -131,6 +133,7 @@ func showBlast(ctx context.Context, a *noun.App, req *findingspb.ListBlastStageR
 	if err != nil {
 		return err
 	}
+	nothing := m.GetCoverage().GetExtent() == findingspb.AnswerCoverage_EXTENT_NOTHING
 	var rows []*findingspb.BlastItem
 	for _, s := range m.GetStages() {
 		rows = append(rows, s.GetItems()...)
@@ -141,7 +144,11 @@ func showBlast(ctx context.Context, a *noun.App, req *findingspb.ListBlastStageR
 			if !s.GetComplete() {
 				said = ", maybe more"
 			}
-			fmt.Fprintf(a.Out, "%s %d%s\n", a.Paint(output.Bold, blastStages[i].title+":"), s.GetTotalCount(), said)
+			total := fmt.Sprint(s.GetTotalCount())
+			if nothing && s.GetTotalCount() == 0 {
+				total, said = "unknown", ""
+			}
+			fmt.Fprintf(a.Out, "%s %s%s\n", a.Paint(output.Bold, blastStages[i].title+":"), total, said)
 			for _, item := range s.GetItems() {
 				fmt.Fprintln(a.Out, "  "+output.Printable(blastText(item)))
 			}
@@ -152,16 +159,18 @@ func showBlast(ctx context.Context, a *noun.App, req *findingspb.ListBlastStageR
 				fmt.Fprintln(a.Out, "  not complete: "+output.Printable(g.GetMessage()))
 			}
 		}
+		if nothing {
+			a.Note("nothing is known: %s", whyUnknown(m.GetCoverage()))
+		}
+		sayCoverage(a, m.GetCoverage(), "images")
 		a.Note("only groups that you can list were looked at")
 	})
 }
 
 // sayGaps prints what may be missing from a stage of a blast radius.
-func sayGaps(ctx context.Context, a *noun.App, req *findingspb.ListBlastStageRequest) error {
-	req.PageSize, req.PageToken, req.Skip = 1, "", 0
-	m, err := signin.Call(ctx, findingspb.NewBlastServiceClient(a).ListBlastStage, req)
-	for _, g := range m.GetGaps() {
+func sayGaps(a *noun.App, stage *findingspb.BlastStage) {
+	for _, g := range stage.GetGaps() {
 		a.Note("not complete: %s", g.GetMessage())
 	}
-	return err
+	sayCoverage(a, stage.GetCoverage(), "images")
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
-	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
@@ -77,21 +76,18 @@ func findingsCompare(a *noun.App) *cobra.Command {
 		}
 		req.FromRepoUid, req.FromReference, req.FromTime = from.repo, cmp.Or(from.digest, from.tag, "latest"), from.at
 		req.ToRepoUid, req.ToReference, req.ToTime = to.repo, cmp.Or(to.digest, to.tag, "latest"), to.at
-		if err := a.PrintAll(ctx, imageChanges(), req, p); err != nil {
+		answer, err := a.PrintAnswer(ctx, imageChanges(), req, p, without("differences"))
+		if err != nil {
 			return err
 		}
-		return sayComparison(ctx, a, req)
+		sayComparison(a, answer.(*findingspb.CompareImagesResponse))
+		return nil
 	})
 	return cmd
 }
 
 // sayComparison prints the number of differences and the coverage of both images.
-func sayComparison(ctx context.Context, a *noun.App, req *findingspb.CompareImagesRequest) error {
-	req.PageSize, req.PageToken, req.Skip = 1, "", 0
-	m, err := signin.Call(ctx, findingspb.NewComparisonServiceClient(a).CompareImages, req)
-	if err != nil {
-		return err
-	}
+func sayComparison(a *noun.App, m *findingspb.CompareImagesResponse) {
 	n := m.GetCounts()
 	fmt.Fprintf(a.Err, "findings: %d new, %d fixed, %d remaining; packages: %d changed, %d added, %d removed\n",
 		n.GetFindingsNew(), n.GetFindingsFixed(), n.GetFindingsRemaining(), n.GetPackagesChanged(), n.GetPackagesAdded(),
@@ -104,7 +100,7 @@ func sayComparison(ctx context.Context, a *noun.App, req *findingspb.CompareImag
 		fmt.Fprintf(a.Err, "%s %s: %d packages, %d with advisories for their ecosystem, %d without\n", side.name,
 			side.inspection.GetDigest(), c.GetPackages(), c.GetCovered(), c.GetNotCovered())
 	}
-	return nil
+	sayFeeds(a, m.GetCoverage())
 }
 
 // changeKinds returns the kinds of changes that the words name.

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	holdfast "github.com/holdfast-dev/holdfast/client"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
@@ -21,8 +24,8 @@ import (
 // Findings returns the commands about vulnerabilities of images.
 func Findings(a *noun.App) *cobra.Command {
 	return a.Branch("findings", "List vulnerabilities of images, and the images that an advisory affects",
-		findingsList(a), findingsSummary(a), findingsImages(a), findingsCompare(a), findingsBlast(a), exceptionsCommand(a),
-		a.Command(rules()), findingsExport(a))
+		findingsList(a), findingsSummary(a), findingsTrend(a), findingsImages(a), findingsCompare(a), findingsBlast(a),
+		exceptionsCommand(a), a.Command(rules()), findingsExport(a))
 }
 
 // Packages returns the commands about packages in images.
@@ -32,10 +35,8 @@ func Packages(a *noun.App) *cobra.Command {
 
 // packagesOf returns the number of packages of an image, or the reason why it is unknown.
 // It returns "" if the caller may not see it.
-func packagesOf(ctx context.Context, a *noun.App, repo, digest string) string {
-	i, err := findingspb.NewFindingsServiceClient(a).GetInspection(ctx,
-		&findingspb.GetInspectionRequest{RepoUid: repo, Reference: digest})
-	if err != nil {
+func packagesOf(i *findingspb.Inspection) string {
+	if i == nil {
 		return ""
 	}
 	switch i.GetState() {
@@ -87,20 +88,49 @@ func imagesPackages(a *noun.App) *cobra.Command {
 
 func findings() noun.Noun {
 	severity := func(f *findingspb.Finding) string {
-		name := strings.ToLower(strings.TrimPrefix(f.GetSeverity().String(), "SEVERITY_"))
-		return strings.TrimSpace(name + " " + f.GetScore())
+		return strings.ToLower(strings.TrimPrefix(f.GetSeverity().String(), "SEVERITY_"))
 	}
-	fixed := func(f *findingspb.Finding) string { return strings.Join(f.GetFixedVersions(), ", ") }
+	fixed := func(f *findingspb.Finding) string {
+		return cmp.Or(f.GetAdvisedVersion(), f.GetFixedVersion(), strings.Join(f.GetFixedVersions(), ", "))
+	}
 	kev := func(f *findingspb.Finding) string { return output.Exploited(f.GetKev(), f.GetKevRansomware()) }
 	epss := func(f *findingspb.Finding) string { return output.Probability(f.Epss) }
 	return noun.Noun{
 		Area: "findings", Use: "findings", One: "finding", Message: noun.MessageOf(&findingspb.Finding{}), ID: "advisory_id",
-		Columns: output.Columns("advisory=advisoryId", output.Text("severity", severity), output.Text("kev", kev),
-			output.Text("epss", epss), "package=package.name",
-			"version=package.version", output.Text("fixed", fixed), "aliases"),
-		Wide: output.Columns("state", "until=exceptionExpireTime", "exception=exceptionUid", "purl=package.purl", "summary",
-			"firstSeenTime", "openedBy", "closeTime", "closeReason", "closedBy", "origin", "location", "layer"),
+		Columns: output.Columns(
+			output.Text("vulnerability", vulnerability).Whole(), output.Text("severity", severity).Whole(),
+			output.Columns("score")[0].Spare(), output.Text("kev", kev), output.Text("epss", epss).Spare(),
+			"package=package.name", "version=package.version", output.Text("fixed", fixed),
+			output.Text("evidence", evidence).Whole()),
+		Wide: output.Columns("advisory=advisoryId", "aliases", "fixedVersion", "state", "until=exceptionExpireTime",
+			"exception=exceptionUid", "purl=package.purl", "summary", "firstSeenTime", "openedBy", "closeTime",
+			"closeReason", "closedBy", "origin", "location", "layer"),
 	}
+}
+
+// vulnerability returns the name under which a finding is known best: a CVE, if it has one.
+func vulnerability(f *findingspb.Finding) string {
+	for _, name := range append([]string{f.GetAdvisoryId()}, f.GetAliases()...) {
+		if strings.HasPrefix(name, "CVE-") {
+			return name
+		}
+	}
+	return f.GetAdvisoryId()
+}
+
+// evidence returns an advisory that describes the vulnerability, and the number of other advisories.
+func evidence(f *findingspb.Finding) string {
+	var names []string
+	for _, e := range f.GetEvidence() {
+		names = append(names, e.GetAdvisoryId())
+	}
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return names[0]
+	}
+	return fmt.Sprintf("%s +%d", names[0], len(names)-1)
 }
 
 // findingsIn returns the Noun for findings. If states includes closed, the Noun has
@@ -125,7 +155,7 @@ func findingsList(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	req := &findingspb.ListFindingsRequest{}
 	var severities, states []string
-	var asOf string
+	var asOf, wait string
 	var at place
 	cmd := &cobra.Command{
 		Use:   "list REPO:TAG|REPO@DIGEST|--repo REPO|--group GROUP",
@@ -133,7 +163,8 @@ func findingsList(a *noun.App) *cobra.Command {
 		Long: "Lists the advisories that affect the packages of an image: known to be exploited (KEV) first, then\n" +
 			"fixable, then by the probability of exploitation (EPSS), then by severity. Advisories that share an\n" +
 			"alias are one finding. A package without a finding is only known to be safe if there are advisories for\n" +
-			"its ecosystem: the last line, on standard error, counts the packages for which there are.",
+			"its ecosystem: the last lines, on standard error, count the packages for which there are, and name the\n" +
+			"feeds. Directly after a push, the command waits until the image is inspected.",
 		Example: "  holdfast findings list acme/platform/app:1.2 --severity critical,high --fixable\n" +
 			"  holdfast findings list acme/platform/app:1.2 --at 2026-01-31T12:00:00Z\n" +
 			"  holdfast findings list acme/platform/app:1.2 --state closed\n" +
@@ -148,16 +179,20 @@ func findingsList(a *noun.App) *cobra.Command {
 	f.BoolVar(&req.Kev, "kev", false, "only findings that are known to be exploited")
 	f.StringVar(&req.Package, "package", "", "only findings of the package, or source package, with `NAME`")
 	f.StringVar(&req.Architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
+	f.StringVar(&wait, "wait", "10s", "wait up to `DURATION` until the image is inspected and compared")
 	at.register(a, cmd)
 	image := aboutImage(a, cmd, func(ctx context.Context, at image) error {
 		if err := askStates(req, states, asOf); err != nil {
 			return err
 		}
 		req.RepoUid, req.Reference = at.repo, cmp.Or(at.digest, at.tag, "latest")
-		if err := a.PrintAll(ctx, findingsIn(req.GetStates()), req, p); err != nil {
+		if err := awaitFindings(ctx, a, req, wait); err != nil {
 			return err
 		}
-		return sayCoverage(ctx, a, req)
+		if _, err := a.PrintAnswer(ctx, findingsIn(req.GetStates()), req, p, without("findings")); err != nil {
+			return err
+		}
+		return sayImageCoverage(ctx, a, req)
 	})
 	runImage := image.RunE
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -186,6 +221,44 @@ func findingsList(a *noun.App) *cobra.Command {
 	return cmd
 }
 
+// awaitFindings waits until an image is inspected and its packages are compared with the advisories, but not longer
+// than a time. It does not report other problems, because the list reports them.
+func awaitFindings(ctx context.Context, a *noun.App, list *findingspb.ListFindingsRequest, wait string) error {
+	limit, err := noun.ParseDuration(wait)
+	if err != nil {
+		return problem.Usage("--wait: %v", err)
+	}
+	req := &findingspb.ListFindingsRequest{
+		RepoUid: list.GetRepoUid(), Reference: list.GetReference(), Architecture: list.GetArchitecture(), PageSize: 1,
+	}
+	for begin, told := time.Now(), false; list.GetAtTime() == nil && time.Since(begin) < limit; told = true {
+		m, err := findingspb.NewFindingsServiceClient(a).ListFindings(ctx, req)
+		if err != nil && !isNotIndexed(err) || err == nil && m.GetCoverage().GetPackages().GetWaiting() == 0 {
+			return nil
+		}
+		if !told {
+			a.Note("waiting up to %s until the image is inspected", wait)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(awaitInterval):
+		}
+	}
+	return nil
+}
+
+// awaitInterval is the time between two questions whether an image is inspected.
+const awaitInterval = 250 * time.Millisecond
+
+// isNotIndexed reports whether a call failed because an image waits to be inspected.
+func isNotIndexed(err error) bool {
+	unmet, _ := holdfast.Detail[*errdetails.PreconditionFailure](err)
+	return slices.ContainsFunc(unmet.GetViolations(), func(v *errdetails.PreconditionFailure_Violation) bool {
+		return v.GetType() == "IMAGE_NOT_INDEXED"
+	})
+}
+
 // askStates sets the states and the time of a request.
 func askStates(req *findingspb.ListFindingsRequest, states []string, asOf string) error {
 	for _, s := range states {
@@ -203,8 +276,8 @@ func askStates(req *findingspb.ListFindingsRequest, states []string, asOf string
 	return err
 }
 
-// sayCoverage prints how many packages the findings of an image cover.
-func sayCoverage(ctx context.Context, a *noun.App, req *findingspb.ListFindingsRequest) error {
+// sayImageCoverage prints how many packages the findings of an image cover.
+func sayImageCoverage(ctx context.Context, a *noun.App, req *findingspb.ListFindingsRequest) error {
 	m, err := signin.Call(ctx, findingspb.NewFindingsServiceClient(a).ListFindings, &findingspb.ListFindingsRequest{
 		RepoUid: req.GetRepoUid(), Reference: req.GetReference(), Architecture: req.GetArchitecture(), PageSize: 1,
 		States: []findingspb.State{findingspb.State_STATE_EXCEPTED}, AtTime: req.GetAtTime(),
@@ -215,18 +288,14 @@ func sayCoverage(ctx context.Context, a *noun.App, req *findingspb.ListFindingsR
 	if err != nil {
 		return err
 	}
-	c := m.GetInspection().GetCoverage()
-	said := fmt.Sprintf("%d packages: %d with advisories for their ecosystem, %d without", c.GetPackages(), c.GetCovered(),
-		c.GetNotCovered())
-	if n := c.GetOwned(); n > 0 {
-		said += fmt.Sprintf(", %d part of a package of the distribution", n)
-	}
-	if n := c.GetWaiting(); n > 0 {
-		said += fmt.Sprintf("; %d not compared with the advisories yet", n)
-	}
+	said := packageText(m.GetInspection().GetCoverage())
 	said += differences(m.GetInspection())
 	if m.GetInspection().GetState() == findingspb.Inspection_STATE_NOT_UNDERSTOOD {
 		said += "; the image itself is not understood: " + m.GetInspection().GetReason()
+	}
+	if platforms := m.GetInspection().GetOtherPlatforms(); len(platforms) > 0 {
+		a.Note("only the image for %s is shown; the index also has images for %s: use --architecture",
+			m.GetInspection().GetPlatform(), strings.Join(platforms, ", "))
 	}
 	if n := len(m.GetInspection().GetWarnings()); n > 0 {
 		said += fmt.Sprintf("; %d files not understood", n)
@@ -235,6 +304,7 @@ func sayCoverage(ctx context.Context, a *noun.App, req *findingspb.ListFindingsR
 		said += fmt.Sprintf("; %d findings are excepted (--state excepted)", n)
 	}
 	fmt.Fprintln(a.Err, said)
+	sayFeeds(a, m.GetCoverage())
 	return nil
 }
 
@@ -280,7 +350,8 @@ func findingsImages(a *noun.App) *cobra.Command {
 	var group string
 	cmd := &cobra.Command{
 		Use: "images ADVISORY", Short: "List the images that an advisory affects, last inspected first",
-		Long:    "The argument is the id of an advisory or one of its aliases, such as a CVE.",
+		Long: "The argument is the id of an advisory or one of its aliases, such as a CVE. An unknown id is an error, and\n" +
+			"so is an id for which no advisory says which packages it affects.",
 		Example: "  holdfast findings images CVE-2026-1234 --group acme/platform",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -291,7 +362,7 @@ func findingsImages(a *noun.App) *cobra.Command {
 		if err := resolveGroup(ctx, a, group, &req.GroupUid); err != nil {
 			return err
 		}
-		return a.PrintAll(ctx, affectedImages(), req, p)
+		return printImages(ctx, a, req, p)
 	})
 	return cmd
 }
@@ -316,9 +387,19 @@ func packagesSearch(a *noun.App) *cobra.Command {
 		if err := resolveGroup(ctx, a, group, &req.GroupUid); err != nil {
 			return err
 		}
-		return a.PrintAll(ctx, affectedImages(), req, p)
+		return printImages(ctx, a, req, p)
 	})
 	return cmd
+}
+
+// printImages prints a list of images with packages, and what was known.
+func printImages(ctx context.Context, a *noun.App, req proto.Message, p noun.Paging) error {
+	answer, err := a.PrintAnswer(ctx, affectedImages(), req, p, without("images"))
+	if err != nil {
+		return err
+	}
+	sayCoverage(a, answer.(covered).GetCoverage(), "images")
+	return nil
 }
 
 // resolveGroup sets uid to the UID of a group, if text is not "".

@@ -64,7 +64,7 @@ func listGroup(
 		GroupUid: uid, Severities: like.GetSeverities(), Fixable: like.GetFixable(), Kev: like.GetKev(),
 		Package: like.GetPackage(), States: like.GetStates(),
 	}
-	if err := a.PrintAll(ctx, groupFindings(), req, p); err != nil {
+	if _, err := a.PrintAnswer(ctx, groupFindings(), req, p, without("findings")); err != nil {
 		return err
 	}
 	m, err := signin.Call(ctx, findingspb.NewGroupFindingsServiceClient(a).ListGroupFindings,
@@ -73,32 +73,11 @@ func listGroup(
 	if err != nil {
 		return err
 	}
-	sayGroupCoverage(a, m.GetCoverage())
+	sayCoverage(a, m.GetCoverage(), "images with tags")
 	if n := m.GetTotalCount(); n > 0 {
 		fmt.Fprintf(a.Err, "%d findings are excepted in all images (--state excepted)\n", n)
 	}
 	return nil
-}
-
-// sayGroupCoverage prints how many images and packages the findings of a group cover.
-func sayGroupCoverage(a *noun.App, c *findingspb.GroupCoverage) {
-	said := fmt.Sprintf("%d images with tags: %d inspected", c.GetImages(), c.GetIndexed())
-	if n := c.GetWaiting(); n > 0 {
-		said += fmt.Sprintf(", %d waiting", n)
-	}
-	if n := c.GetNotUnderstood(); n > 0 {
-		said += fmt.Sprintf(", %d not understood", n)
-	}
-	p := c.GetPackages()
-	said += fmt.Sprintf("; %d packages: %d with advisories for their ecosystem, %d without",
-		p.GetPackages(), p.GetCovered(), p.GetNotCovered())
-	if n := p.GetOwned(); n > 0 {
-		said += fmt.Sprintf(", %d part of a package of the distribution", n)
-	}
-	if n := p.GetWaiting(); n > 0 {
-		said += fmt.Sprintf("; %d not compared with the advisories yet", n)
-	}
-	fmt.Fprintln(a.Err, said)
 }
 
 func findingsSummary(a *noun.App) *cobra.Command {
@@ -166,7 +145,10 @@ func showSummary(ctx context.Context, a *noun.App, sum *findingspb.GetSummaryRes
 		open = append(open, p.GetCounts().GetOpen())
 	}
 	fmt.Fprintf(a.Err, "open in the last %d days: %s %d → %d\n", len(open), sparkline(open), open[0], open[len(open)-1])
-	sayGroupCoverage(a, sum.GetCoverage())
+	if c := sum.GetCoverage(); c.GetExtent() == findingspb.AnswerCoverage_EXTENT_NOTHING {
+		a.Note("nothing is known: %s", whyUnknown(c))
+	}
+	sayCoverage(a, sum.GetCoverage(), "images with tags")
 	return nil
 }
 
@@ -180,7 +162,8 @@ func summaryColumns() []output.Column {
 	return output.Columns("name",
 		open("open", (*findingspb.SeverityCounts).GetOpen), open("critical", (*findingspb.SeverityCounts).GetCritical),
 		open("high", (*findingspb.SeverityCounts).GetHigh), open("medium", (*findingspb.SeverityCounts).GetMedium),
-		open("low", (*findingspb.SeverityCounts).GetLow), count("fixable", (*findingspb.FindingCounts).GetFixable),
+		open("low", (*findingspb.SeverityCounts).GetLow), open("unknown", (*findingspb.SeverityCounts).GetUnknown),
+		count("fixable", (*findingspb.FindingCounts).GetFixable),
 		count("excepted", (*findingspb.FindingCounts).GetExcepted),
 		output.Text("oldest", func(r *findingspb.SummaryRow) string {
 			if o := r.GetCounts().GetOldest(); o != nil {

@@ -22,10 +22,9 @@ func imagesCommand(a *noun.App) *cobra.Command {
 		imagesReferrers(a), imagesSignatures(a), imagesSize(a), imagesCopy(a), imagesPromote(a))
 }
 
-// variants returns the View for an image's platforms. known contains the number of
-// packages of each, by digest.
-func variants(known map[string]string) output.View {
-	inspected := func(v *ocipb.Variant) string { return known[v.GetDigest()] }
+// variants returns the View for an image's platforms.
+func variants() output.View {
+	inspected := func(v *ocipb.Variant) string { return packagesOf(v.GetInspection()) }
 	bytes := func(v *ocipb.Variant) string { return size(v.GetSize()) }
 	entrypoint := func(v *ocipb.Variant) string {
 		return strings.Join(append(v.GetConfig().GetEntrypoint(), v.GetConfig().GetCmd()...), " ")
@@ -103,11 +102,7 @@ func imagesInspect(a *noun.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		known := map[string]string{}
-		for _, v := range found.GetVariants() {
-			known[v.GetDigest()] = packagesOf(ctx, a, at.repo, v.GetDigest())
-		}
-		return noun.ShowAnswer(ctx, a, variants(known), found, found.GetVariants(), nil)
+		return noun.ShowAnswer(ctx, a, variants(), found, found.GetVariants(), nil)
 	})
 }
 

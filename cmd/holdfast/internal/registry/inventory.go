@@ -45,13 +45,14 @@ func runningImages() noun.Noun {
 const maxInventory = 10_000
 
 func inventoryPush(a *noun.App) *cobra.Command {
-	var group, place, format string
-	var ttl string
+	var group, place, format, ttl string
+	var empty bool
 	cmd := &cobra.Command{
 		Use: "push [FILE]", Short: "Replace the list of images that run at a place",
 		Long: "Reads the output of kubectl get pods -A -o json, a compose file, or a list of digests and references,\n" +
 			"one per line, from a file or standard input. Images without a digest are recorded as unknown. The list\n" +
-			"is out of date after a week, or after --ttl.",
+			"is out of date after a week, or after --ttl. A list without images, or with only a part of them, is\n" +
+			"refused, because the program that wrote it may have failed. Use --empty if nothing runs at the place.",
 		Example: "  kubectl get pods -A -o json | holdfast inventory push --group acme --place prod-eu\n" +
 			"  docker compose config --resolve-image-digests | holdfast inventory push --group acme --place shop",
 		Args: cobra.MaximumNArgs(1),
@@ -60,6 +61,7 @@ func inventoryPush(a *noun.App) *cobra.Command {
 	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` to record the list in")
 	f.StringVar(&place, "place", "", "`NAME` of the cluster, machine or other place")
 	f.StringVar(&format, "format", "", "`FORMAT`: kubernetes, compose or list (default: detected from the content)")
+	f.BoolVar(&empty, "empty", false, "record that nothing runs at the place, if the list has no images")
 	f.StringVar(&ttl, "ttl", "", "`DURATION` after which the list is out of date, such as 36h (default: 7d)")
 	noun.CompleteWords(cmd, "format", workloadFormats)
 	noun.AddDryRun(cmd)
@@ -81,9 +83,8 @@ func inventoryPush(a *noun.App) *cobra.Command {
 		if req.Entries, err = parseWorkloads(format, []byte(text)); err != nil {
 			return problem.Usage("%v", err)
 		}
-		if n := len(req.GetEntries()); n > maxInventory {
-			return problem.Usage("%d different images run at this place, and a place can have at most %d", n, maxInventory).
-				Hint("record several places, for example one for each namespace")
+		if err := checkInventory(req, text, empty); err != nil {
+			return err
 		}
 		if req.GroupUid, err = a.Resolve(ctx, noun.Groups(), group); err != nil {
 			return err
@@ -93,10 +94,29 @@ func inventoryPush(a *noun.App) *cobra.Command {
 	return cmd
 }
 
+// checkInventory returns an error if the list has too many images, or none although empty is not set.
+func checkInventory(req *findingspb.PushInventoryRequest, text string, empty bool) error {
+	n := len(req.GetEntries())
+	req.Empty = empty && n == 0
+	switch {
+	case n > maxInventory:
+		return problem.Usage("%d different images run at this place, and a place can have at most %d", n, maxInventory).
+			Hint("record several places, for example one for each namespace")
+	case n == 0 && !empty && text == "":
+		return problem.Usage("the input is empty, so the inventory is not changed").
+			Hint("check the program that writes the list", "use --empty if nothing runs at the place")
+	case n == 0 && !empty:
+		return problem.Usage("the list has no running images, so the inventory is not changed").
+			Hint("use --empty if nothing runs at the place")
+	}
+	return nil
+}
+
 func sendInventory(ctx context.Context, a *noun.App, cmd *cobra.Command, req *findingspb.PushInventoryRequest) error {
 	method := findingspb.File_holdfast_findings_v1_inventory_proto.Services().ByName("InventoryService").Methods().
 		ByName("PushInventory")
-	m, err := a.Write(ctx, cmd, method, req.ProtoReflect(), map[string]string{"place": "--place", "ttl": "--ttl"})
+	m, err := a.Write(ctx, cmd, method, req.ProtoReflect(), map[string]string{"place": "--place", "ttl": "--ttl",
+		"empty": "--empty"})
 	if err != nil {
 		return err
 	}

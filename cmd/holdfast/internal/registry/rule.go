@@ -25,7 +25,11 @@ func rules() noun.Noun {
 			return "not signed"
 		}
 		if s := r.GetMinSeverity(); s != findingspb.Severity_SEVERITY_UNKNOWN {
-			words = append(words, strings.ToLower(strings.TrimPrefix(s.String(), "SEVERITY_"))+" or worse")
+			least := strings.ToLower(strings.TrimPrefix(s.String(), "SEVERITY_")) + " or worse"
+			if r.GetUnknownSeverity() == findingspb.UnknownSeverity_UNKNOWN_SEVERITY_REFUSE {
+				least += " or unknown"
+			}
+			words = append(words, least)
 		}
 		if r.GetFixable() {
 			words = append(words, "fixable")
@@ -56,6 +60,10 @@ func rules() noun.Noun {
 				Flag: "min-severity", Read: readSeverity,
 				Help: "only findings of this `SEVERITY` or worse: low, medium, high, critical",
 			},
+			{
+				Flag: "unknown-severity",
+				Help: "`MODE` for findings of unknown severity: allow or refuse (default: allow with --min-severity, else refuse)",
+			},
 			{Flag: "fixable", Help: "only findings with a fixed version"},
 			{Flag: "kev", Help: "only findings that are known to be exploited"},
 			{Flag: "grace-days", Read: readDays("grace_days"), Help: "only findings that were first seen at least `N` days ago"},
@@ -69,7 +77,9 @@ func rules() noun.Noun {
 		},
 		Columns: output.Columns(output.PathOf("on", "targetUid"), output.Text("refuses", refuses), "mode", "description",
 			"uid"),
-		Wide:  output.Columns("exemptUids", "refuseUnknown", "createTime", "updateTime"),
+		Created: output.Columns("unknown severity=unknownSeverity", "cannot refuse=ineffectiveReason"),
+		Wide: output.Columns("exemptUids", "refuseUnknown", "unknown severity=unknownSeverity", "createTime",
+			"updateTime"),
 		Extra: []func(*noun.App) *cobra.Command{rulesCheck},
 	}
 }
@@ -124,6 +134,13 @@ func rulesCheck(a *noun.App) *cobra.Command {
 		}
 		a.Note("%d pulls of %d images by %d identities would be refused", m.GetPullCount(), m.GetImageCount(),
 			m.GetIdentityCount())
+		if reason := m.GetIneffectiveReason(); reason != "" {
+			a.Note("this rule cannot refuse anything: %s", reason)
+		}
+		if m.GetUnknownSeverity() == findingspb.UnknownSeverity_UNKNOWN_SEVERITY_ALLOW {
+			a.Note("findings of unknown severity pass (--unknown-severity allow): they let %d images pass",
+				m.GetUnknownSeverityImageCount())
+		}
 		return nil
 	})
 }

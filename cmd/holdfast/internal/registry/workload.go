@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -33,8 +34,16 @@ func parseWorkloads(format string, text []byte) (entries []*findingspb.Inventory
 	default:
 		err = fmt.Errorf("%q is not a format; use one of %s", format, strings.Join(workloadFormats, ", "))
 	}
+	for _, e := range entries {
+		if e.GetDigest() == "" && partOfDigest.MatchString(e.GetImage()) {
+			return nil, fmt.Errorf("%q ends in a part of a digest: %w", e.GetImage(), errCutOff)
+		}
+	}
 	return countEqual(entries), err
 }
+
+// partOfDigest matches a reference with a digest. If digestIn finds no digest in it, the digest is incomplete.
+var partOfDigest = regexp.MustCompile(`@|^sha(256|512):`)
 
 var composeKey = regexp.MustCompile(`(?m)^services\s*:`)
 
@@ -103,21 +112,41 @@ type pod struct {
 // A containerStatus names the image that a container runs.
 type containerStatus struct{ Name, Image, ImageID string }
 
+// errCutOff is the error for a document that ends in the middle.
+var errCutOff = errors.New("the input is cut off: the program that wrote it may have failed")
+
+// cutOff reports whether JSON is invalid because its end is missing.
+func cutOff(err error, text []byte) bool {
+	bad, ok := errors.AsType[*json.SyntaxError](err)
+	return ok && bad.Offset >= int64(len(text))
+}
+
 // parsePods reads the output of kubectl get pods -o json: a list, or one pod. It omits
 // pods that have ended.
 func parsePods(text []byte) (entries []*findingspb.InventoryEntry, _ error) {
+	var one pod
 	var list struct {
-		pod
-		Items *[]pod
+		Items    *[]pod
+		Metadata struct {
+			Continue           string
+			RemainingItemCount int64
+		}
 	}
-	if err := json.Unmarshal(text, &list); err != nil {
+	err := errors.Join(json.Unmarshal(text, &one), json.Unmarshal(text, &list))
+	if err != nil && cutOff(err, text) {
+		return nil, errCutOff
+	}
+	if err != nil {
 		return nil, fmt.Errorf("this is not the output of kubectl get pods -o json: %w", err)
 	}
-	pods := []pod{list.pod}
+	if list.Metadata.Continue != "" || list.Metadata.RemainingItemCount > 0 {
+		return nil, fmt.Errorf("this is only one page of the pods: list them without a limit")
+	}
+	pods := []pod{one}
 	switch {
 	case list.Items != nil:
 		pods = *list.Items
-	case list.Kind != "Pod":
+	case one.Kind != "Pod":
 		return nil, fmt.Errorf("this is not the output of kubectl get pods -o json: it has no items")
 	}
 	for _, p := range pods {
@@ -199,6 +228,7 @@ func parseCompose(text []byte) (entries []*findingspb.InventoryEntry, _ error) {
 		Name     string
 		Services map[string]struct {
 			Image    string
+			Build    any
 			Platform string
 			Scale    *int32
 			Deploy   struct{ Replicas *int32 }
@@ -211,7 +241,10 @@ func parseCompose(text []byte) (entries []*findingspb.InventoryEntry, _ error) {
 		return nil, fmt.Errorf("this is not a compose file: it has no services")
 	}
 	for name, s := range file.Services {
-		if s.Image == "" {
+		switch {
+		case s.Image == "" && s.Build == nil:
+			return nil, fmt.Errorf("the service %q has neither an image nor a build: %w", name, errCutOff)
+		case s.Image == "":
 			continue
 		}
 		copies := int32(1)

@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { get, type Schema } from "../../api/api";
 import { nameOf, resolve } from "../../api/names";
 import { useQuery, whoami } from "../../api/query";
@@ -18,8 +18,9 @@ import {
   sh,
   Table,
   Time,
+  useScope,
 } from "../../ui";
-import { go, param, withParams } from "../../ui/router";
+import { go, here, param, withParams } from "../../ui/router";
 import { Changed, instant, Questions, Unused } from "./past";
 import { Requests, requests } from "./requests";
 
@@ -34,10 +35,8 @@ export default function Access() {
   if (param("show") === "unused") return <Unused />;
   if (param("show") === "reach") return <Reach identity={identity} capability={param("capability")} />;
   const capabilities = useQuery(get("/access/v1/capabilities", {}));
-  const organizations = useQuery(
-    get("/iam/v2beta1/groups", { query: { "uidp.in_root": true, page_size: 1, order_by: "name" } }),
-  );
-  const at = place || organizations.data?.groups?.[0]?.uid || "";
+  const scope = useScope();
+  const at = place || scope.group;
   const then = instant("at");
   const path = (uid: string) => (uid ? (nameOf(uid).value?.path ?? uid) : "");
   return (
@@ -59,15 +58,17 @@ export default function Access() {
     >
       <Questions now="" />
       <Question
-        key={`${path(at)} ${path(identity)} ${capability}`}
+        answered={{ place: at, identity }}
         place={path(at)}
         identity={path(identity)}
         capability={capability}
         capabilities={capabilities.data?.capabilities?.map((c) => c.name ?? "") ?? []}
       />
       {at === "" ? (
-        organizations.data && (
-          <Empty title="Name a group">Everybody who holds a role on it, or above it, is listed here.</Empty>
+        scope.nothing && (
+          <Empty title="Name a group" what="access" needs={["groups.list"]}>
+            Everybody who holds a role on it, or above it, is listed here.
+          </Empty>
         )
       ) : identity ? (
         <Why identity={identity} capability={capability} place={at} />
@@ -147,8 +148,10 @@ function Reach({ identity, capability }: { identity: string; capability: string 
                 <>
                   <p class="coverage">Roles on groups whose role bindings you may list. Other grants are not shown.</p>
                   {rows.length === 0 ? (
-                    <Empty title="Nothing that you may see">
-                      {capability ? `No role of theirs gives ${capability}.` : "They hold no role."}
+                    <Empty title="No role that you may see" what="roles" needs={["role_bindings.list"]}>
+                      {capability
+                        ? `No role of theirs gives ${capability}.`
+                        : "Roles on groups whose role bindings you may not list are not shown."}
                     </Empty>
                   ) : (
                     <Table
@@ -194,49 +197,85 @@ function Reach({ identity, capability }: { identity: string; capability: string 
   );
 }
 
+interface Asking {
+  place: string;
+  identity: string;
+  capability: string;
+  at: string;
+}
+
+/** Question is the form. It keeps what a person enters until the answer to it is shown. */
 function Question({
+  answered,
   place,
   identity,
   capability,
   capabilities,
 }: {
+  answered: { place: string; identity: string }; // uids
   place: string;
   identity: string;
   capability: string;
   capabilities: string[];
 }) {
   const [error, setError] = useState<Error>();
-  const submit = async (e: SubmitEvent) => {
-    e.preventDefault();
-    const form = new FormData(e.currentTarget as HTMLFormElement);
-    const text = (name: string) => String(form.get(name) ?? "").trim();
+  const [entered, setEntered] = useState<Partial<Asking>>({});
+  const values: Asking = { place, identity, capability, at: param("at"), ...entered };
+  const search = here.value.search;
+  useEffect(() => setEntered({}), [search]); // the address has the answered question
+  const enter = (field: keyof Asking) => (text: string) => setEntered((all) => ({ ...all, [field]: text }));
+  const submit = async (asked: Asking) => {
     try {
       setError(undefined);
-      const at = await resolve(text("place"), "groups", "repos");
-      go(
-        withParams({
-          place: at,
-          identity: await resolve(text("identity"), "identities"),
-          capability: text("capability"),
-          at: text("at"),
-        }),
-      );
+      const address = withParams({
+        place: asked.place === place ? answered.place : await resolve(asked.place.trim(), "groups", "repos"),
+        identity: asked.identity === identity ? answered.identity : await resolve(asked.identity.trim(), "identities"),
+        capability: asked.capability,
+        at: asked.at,
+      });
+      if (new URL(address, location.href).search === search) setEntered({});
+      else go(address);
     } catch (failed) {
       setError(failed as Error);
     }
   };
   return (
-    <form class="filters" role="search" aria-label="Question" onSubmit={submit}>
-      <Field name="place" label="Group or repo" value={place} placeholder="acme/platform" first required />
+    <form
+      class="filters"
+      role="search"
+      aria-label="Question"
+      onSubmit={(e) => {
+        e.preventDefault();
+        void submit(values);
+      }}
+    >
+      <Field
+        name="place"
+        label="Group or repo"
+        value={values.place}
+        onInput={enter("place")}
+        placeholder="acme/platform"
+        first
+        required
+      />
       <Choice
         name="capability"
         label="Capability"
-        value={capability}
+        value={values.capability}
         options={(capabilities.length ? capabilities : [capability]).map((c) => [c, c])}
-        onChange={(c) => go(withParams({ capability: c }))}
+        onChange={(c) => {
+          enter("capability")(c);
+          if (values.place) void submit({ ...values, capability: c });
+        }}
       />
-      <Field name="identity" label="Identity, or everybody" value={identity} placeholder="me, or acme/platform/ci" />
-      <Field name="at" label="As of, or now" type="datetime-local" />
+      <Field
+        name="identity"
+        label="Identity, or everybody"
+        value={values.identity}
+        onInput={enter("identity")}
+        placeholder="me, ann@example.com or acme/platform/ci"
+      />
+      <Field name="at" label="As of, or now" type="datetime-local" value={values.at} onInput={enter("at")} />
       <button type="submit" class="small">
         Answer
       </button>
@@ -270,13 +309,18 @@ const incomplete = <p class="coverage">There are groups above that you may not l
 
 function Who({ capability, place }: { capability: string; place: string }) {
   return (
-    <Section title={`Who ${instant("at") ? "could" : "can"} ${capability} here`}>
+    <Section title={`Who ${instant("at") ? "could" : "can"} ${capability} in ${nameOf(place).value?.path ?? place}`}>
       <Answer of={useQuery(grants(capability, place))}>
         {(d) => (
           <>
             {d.incomplete && incomplete}
             {(d.grants ?? []).length === 0 ? (
-              <Empty title="Nobody that you may see">
+              <Empty
+                title="Nobody that you may see"
+                what="the roles of others"
+                needs={["role_bindings.list"]}
+                group={place}
+              >
                 Grant a role that has {capability} on this group or on one above it.
               </Empty>
             ) : (
@@ -360,121 +404,129 @@ function why(lack: Schema<"holdfast.access.v1.Lack"> | undefined, capability: st
 
 function Why({ identity, capability, place }: { identity: string; capability: string; place: string }) {
   const may = useQuery(grants(capability, place)).data?.grants ?? [];
+  const who = nameOf(identity).value;
+  const where = nameOf(place).value?.path ?? place;
+  const title = `${who?.displayName || who?.path || "This identity"}: ${capability} in ${where}`;
   return (
-    <Answer of={useQuery(check(identity, capability, place))}>
-      {(d) => (
-        <>
-          <p class={d.allowed ? "verdict good" : "verdict bad"} role="status">
-            <strong>{d.allowed ? "Yes" : "No"}</strong>: <Name uid={identity} quiet />{" "}
-            {instant("at") ? (d.allowed ? "could" : "could not") : d.allowed ? "can" : "cannot"}{" "}
-            <code>{capability}</code> in <Name uid={place} path quiet />
-            {instant("at") && (
-              <>
-                {" "}
-                <Time at={instant("at")} />
-              </>
-            )}
-            .
-          </p>
-          {d.incomplete && incomplete}
-          {(d.grants ?? []).map((g) => (
-            <Section key={g.bindingUid} title={`Through ${g.role?.name}`}>
-              <ol class="why">
-                <li>
-                  <span>identity</span>
-                  <div>
-                    <Name uid={g.identity?.uid} />
-                    <small>
-                      <bdi>{g.identity?.email || g.identity?.subject}</bdi>
-                    </small>
-                  </div>
-                </li>
-                {g.identity?.issuer && (
+    <>
+      <h2 class="answer">
+        <bdi>{title}</bdi>
+      </h2>
+      <Answer of={useQuery(check(identity, capability, place))}>
+        {(d) => (
+          <>
+            <p class={d.allowed ? "verdict good" : "verdict bad"} role="status">
+              <strong>{d.allowed ? "Yes" : "No"}</strong>: <Name uid={identity} quiet />{" "}
+              {instant("at") ? (d.allowed ? "could" : "could not") : d.allowed ? "can" : "cannot"}{" "}
+              <code>{capability}</code> in <Name uid={place} path quiet />
+              {instant("at") && (
+                <>
+                  {" "}
+                  <Time at={instant("at")} />
+                </>
+              )}
+              .
+            </p>
+            {d.incomplete && incomplete}
+            {(d.grants ?? []).map((g) => (
+              <Section key={g.bindingUid} title={`Through ${g.role?.name}`}>
+                <ol class="why">
                   <li>
-                    <span>proved by</span>
+                    <span>identity</span>
                     <div>
-                      <bdi>{g.identity.issuer}</bdi>
+                      <Name uid={g.identity?.uid} />
                       <small>
-                        <bdi>{g.identity.subject}</bdi>
+                        <bdi>{g.identity?.email || g.identity?.subject}</bdi>
                       </small>
                     </div>
                   </li>
-                )}
-                <li>
-                  <span>binding</span>
-                  <div>
-                    <Time at={g.createTime} /> on <Name uid={g.group?.uid} quiet />
-                  </div>
-                </li>
-                <li>
-                  <span>role</span>
-                  <div>
-                    <bdi>{g.role?.name}</bdi>
-                    <small>
-                      <bdi>{g.role?.description}</bdi>
-                    </small>
-                  </div>
-                </li>
-                <li>
-                  <span>group</span>
-                  <div>
-                    <Name uid={place} path />{" "}
-                    {g.group?.uid !== place && (
-                      <small>
-                        below <Name uid={g.group?.uid} quiet />
-                      </small>
-                    )}
-                  </div>
-                </li>
-              </ol>
-            </Section>
-          ))}
-          {!d.allowed && (
-            <Section title="Why not, and how to get it">
-              <p>{why(d.lack, capability)}</p>
-              {d.lack?.role && (
-                <p>
-                  The role{" "}
-                  <strong>
-                    <bdi>{d.lack.role.name}</bdi>
-                  </strong>{" "}
-                  would do.{" "}
-                  {(d.lack.givers ?? []).length > 0 && (
-                    <>
-                      It can be granted by{" "}
-                      {d.lack.givers?.map((g, i) => (
-                        <span key={g.identity?.uid}>
-                          {i > 0 && ", "}
-                          <Name uid={g.identity?.uid} />
-                        </span>
-                      ))}
-                      .
-                    </>
-                  )}
-                </p>
-              )}
-              {may.length > 0 && (
-                <>
-                  <p class="hint">These have it here:</p>
-                  <ul class="rows">
-                    {may.slice(0, 5).map((g) => (
-                      <li key={g.bindingUid}>
-                        <Name uid={g.identity?.uid} />
+                  {g.identity?.issuer && (
+                    <li>
+                      <span>proved by</span>
+                      <div>
+                        <bdi>{g.identity.issuer}</bdi>
                         <small>
-                          as {g.role?.name} of <Name uid={g.group?.uid} quiet />
+                          <bdi>{g.identity.subject}</bdi>
                         </small>
-                      </li>
-                    ))}
-                  </ul>
-                </>
-              )}
-            </Section>
-          )}
-          <p>
-            <a href={withParams({ identity: undefined })}>Who can {capability} here?</a>
-          </p>
-        </>
-      )}
-    </Answer>
+                      </div>
+                    </li>
+                  )}
+                  <li>
+                    <span>binding</span>
+                    <div>
+                      <Time at={g.createTime} /> on <Name uid={g.group?.uid} quiet />
+                    </div>
+                  </li>
+                  <li>
+                    <span>role</span>
+                    <div>
+                      <bdi>{g.role?.name}</bdi>
+                      <small>
+                        <bdi>{g.role?.description}</bdi>
+                      </small>
+                    </div>
+                  </li>
+                  <li>
+                    <span>group</span>
+                    <div>
+                      <Name uid={place} path />{" "}
+                      {g.group?.uid !== place && (
+                        <small>
+                          below <Name uid={g.group?.uid} quiet />
+                        </small>
+                      )}
+                    </div>
+                  </li>
+                </ol>
+              </Section>
+            ))}
+            {!d.allowed && (
+              <Section title="Why not, and how to get it">
+                <p>{why(d.lack, capability)}</p>
+                {d.lack?.role && (
+                  <p>
+                    The role{" "}
+                    <strong>
+                      <bdi>{d.lack.role.name}</bdi>
+                    </strong>{" "}
+                    would do.{" "}
+                    {(d.lack.givers ?? []).length > 0 && (
+                      <>
+                        It can be granted by{" "}
+                        {d.lack.givers?.map((g, i) => (
+                          <span key={g.identity?.uid}>
+                            {i > 0 && ", "}
+                            <Name uid={g.identity?.uid} />
+                          </span>
+                        ))}
+                        .
+                      </>
+                    )}
+                  </p>
+                )}
+                {may.length > 0 && (
+                  <>
+                    <p class="hint">These have it here:</p>
+                    <ul class="rows">
+                      {may.slice(0, 5).map((g) => (
+                        <li key={g.bindingUid}>
+                          <Name uid={g.identity?.uid} />
+                          <small>
+                            as {g.role?.name} of <Name uid={g.group?.uid} quiet />
+                          </small>
+                        </li>
+                      ))}
+                    </ul>
+                  </>
+                )}
+              </Section>
+            )}
+            <p>
+              <a href={withParams({ identity: undefined })}>Who can {capability} there?</a>
+            </p>
+          </>
+        )}
+      </Answer>
+    </>
   );
 }

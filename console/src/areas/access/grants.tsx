@@ -72,7 +72,14 @@ export function Grants({ uid, path }: { uid: string; path: string }) {
           {({ roleBindings = [], nextPageToken, totalCount }) => (
             <>
               {roleBindings.length === 0 ? (
-                <Empty title="No role is granted here">Roles on the groups above apply here, too.</Empty>
+                <Empty
+                  title="No role is granted here"
+                  what="the roles of others"
+                  needs={["role_bindings.list"]}
+                  group={uid}
+                >
+                  Roles on the groups above apply here, too.
+                </Empty>
               ) : (
                 <Table
                   label="Roles on this group"

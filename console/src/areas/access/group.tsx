@@ -225,7 +225,13 @@ function Folders({ uid, path }: { uid: string; path: string }) {
       {({ groups = [], nextPageToken, totalCount }) => (
         <>
           {groups.length === 0 ? (
-            <Empty title="There is no folder in it" command={`holdfast iam groups create NAME --parent ${sh(path)}`}>
+            <Empty
+              title="There is no folder in it"
+              what="folders"
+              needs={["groups.list"]}
+              group={uid}
+              command={`holdfast iam groups create NAME --parent ${sh(path)}`}
+            >
               Folders divide an organization. A role on a folder applies to everything below it.
             </Empty>
           ) : (
@@ -256,7 +262,13 @@ function People({ uid, path }: { uid: string; path: string }) {
           {({ identities = [], nextPageToken, totalCount }) => (
             <>
               {identities.length === 0 ? (
-                <Empty title="There is no workload in it" command={addGitHub(sh(path))}>
+                <Empty
+                  title="There is no workload in it"
+                  what="workloads"
+                  needs={["identity.list"]}
+                  group={uid}
+                  command={addGitHub(sh(path))}
+                >
                   A workload is a pipeline or a pod that proves who it is with a token of its own platform.
                 </Empty>
               ) : (
@@ -299,6 +311,9 @@ function Roles({ uid, path }: { uid: string; path: string }) {
           {rows.length === 0 ? (
             <Empty
               title="This group has no roles of its own"
+              what="roles"
+              needs={["roles.list"]}
+              group={uid}
               command={`holdfast iam roles create NAME --parent ${sh(path)} --capability repo.list,tag.list`}
             >
               A role is a set of capabilities. Every group can use the built-in roles.
@@ -336,7 +351,13 @@ function Repos({ uid, path }: { uid: string; path: string }) {
       {({ repos: rows = [], nextPageToken, totalCount }) => (
         <>
           {rows.length === 0 ? (
-            <Empty title="There is no repo in it" command={`holdfast registry repos create NAME --parent ${sh(path)}`}>
+            <Empty
+              title="There is no repo in it"
+              what="repos"
+              needs={["repo.list"]}
+              group={uid}
+              command={`holdfast registry repos create NAME --parent ${sh(path)}`}
+            >
               A repo stores the images of one program.
             </Empty>
           ) : (
@@ -377,6 +398,9 @@ function Rules({ uid, path }: { uid: string; path: string }) {
           {rows.length === 0 ? (
             <Empty
               title="No rule is in this group"
+              what="rules"
+              needs={["policies.policy.list"]}
+              group={uid}
               command={[
                 `holdfast findings rules create --parent ${sh(path)}`,
                 "--min-severity critical --fixable --grace-days 14",
@@ -399,6 +423,9 @@ function Rules({ uid, path }: { uid: string; path: string }) {
                       <small class="line">
                         <bdi>{r.description}</bdi>
                       </small>
+                      {r.ineffectiveReason && (
+                        <small class="line warning">Cannot refuse anything: {r.ineffectiveReason}</small>
+                      )}
                     </>
                   ),
                 },
@@ -428,6 +455,7 @@ function refuses(r: Schema<"holdfast.findings.v1.Rule">): string {
   const severity = word(r.minSeverity, "SEVERITY");
   return [
     severity && severity !== "unknown" ? `${severity} or worse` : "any finding",
+    word(r.unknownSeverity, "UNKNOWN_SEVERITY") === "allow" ? "of known severity" : "",
     r.fixable && "that can be fixed",
     r.kev && "known to be exploited",
     r.graceDays ? `after ${r.graceDays} days` : "",
@@ -443,6 +471,8 @@ const metrics = [
   ["identities", "Workloads", "identities"],
   ["advisories", "Advisories", "advisories"],
   ["webhooks", "Subscriptions", "webhooks"],
+  ["groups", "Groups", "groups"],
+  ["bindings", "Role bindings", "bindings"],
   ["pullsPerDay", "Pulls a day", "pullsToday"],
   ["requestsPerSecond", "Requests a second", ""],
 ] as const;

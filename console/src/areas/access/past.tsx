@@ -109,7 +109,12 @@ export function Changed() {
               </p>
             ))}
             {changes.length === 0 ? (
-              <Empty title="Nobody has gained or lost a role">
+              <Empty
+                title="Nobody that you may see has gained or lost a role"
+                what="the roles of others"
+                needs={["role_bindings.list"]}
+                group={place}
+              >
                 Roles that were granted and removed in between are not shown.
               </Empty>
             ) : (
@@ -214,7 +219,12 @@ export function Unused() {
                 </p>
               )}
               {unused.length === 0 ? (
-                <Empty title={nextPageToken ? "Nothing on this page" : "Everything that you may see is used"}>
+                <Empty
+                  title={nextPageToken ? "Nothing on this page" : "Everything that you may see is used"}
+                  what="the roles of others"
+                  needs={["role_bindings.list"]}
+                  group={group}
+                >
                   {nextPageToken && "Open the next page."}
                 </Empty>
               ) : (

@@ -1,6 +1,8 @@
 import { useRef, useState } from "preact/hooks";
 import { get, type Schema } from "../../api/api";
+import { nameOf } from "../../api/names";
 import { useQuery } from "../../api/query";
+import { useFolders, useHeld } from "../../api/reach";
 import {
   Answer,
   AsCommand,
@@ -11,11 +13,13 @@ import {
   Filters,
   many,
   Name,
+  NoRole,
   Page,
   Pager,
   Problem,
   sh,
   Table,
+  Unlisted,
 } from "../../ui";
 import { go, groupPage, param, withParams } from "../../ui/router";
 import { search } from "../home/finder";
@@ -128,6 +132,9 @@ const inWords = (of: Counts | undefined) =>
     .join(" · ");
 
 function Root() {
+  const top = useQuery(roots());
+  const folders = useFolders();
+  const held = useHeld();
   const ref = useRef<HTMLUListElement>(null);
   const move = (e: KeyboardEvent) => {
     const items = [...(ref.current?.querySelectorAll<HTMLElement>('[role="treeitem"]') ?? [])];
@@ -173,10 +180,13 @@ function Root() {
     }
     e.preventDefault();
   };
+  if (top.data && folders && held && Number(top.data.groups?.length ?? 0) + folders.length === 0)
+    return held.length ? <Unlisted /> : <NoRole />;
   return (
     <div class="card">
       <ul class="tree" role="tree" aria-label="Groups" ref={ref} onKeyDown={move}>
         <Level parent="" depth={1} />
+        <Folders focus={top.data !== undefined && (top.data.groups ?? []).length === 0} />
       </ul>
       <p class="hint">Arrow keys move, open and close; Enter opens the page of a group.</p>
     </div>
@@ -202,14 +212,10 @@ function Level({ parent, depth, page }: { parent: string; depth: number; page?: 
       </li>
     );
   const groups: Group[] = data.groups ?? [];
-  if (groups.length === 0 && !page) {
-    return parent ? (
+  if (groups.length === 0 && !page && parent) {
+    return (
       <li role="none" class="hint none">
         no folders
-      </li>
-    ) : (
-      <li role="none">
-        <Empty title="There is no group that you may see">Ask an owner of an organization for an invite.</Empty>
       </li>
     );
   }
@@ -239,16 +245,57 @@ function Level({ parent, depth, page }: { parent: string; depth: number; page?: 
 }
 
 /** Organization is a node whose counts come with its folders. */
-const Organization = ({ group, first }: { group: Group; first: boolean }) => (
-  <Node group={{ ...group, counts: useQuery(children(group.uid ?? "")).data?.counts }} depth={1} first={first} />
+const Organization = ({ group, first, path }: { group: Group; first: boolean; path?: boolean }) => (
+  <Node
+    group={{ ...group, counts: useQuery(children(group.uid ?? "")).data?.counts }}
+    depth={1}
+    first={first}
+    path={path}
+  />
 );
 
-function Node({ group, depth, first }: { group: Group; depth: number; first: boolean }) {
+/**
+ * Folders shows the topmost folders that the caller may list. The caller may not list the groups above them, so the
+ * tree starts here.
+ */
+function Folders({ focus }: { focus: boolean }) {
+  const [all, setAll] = useState(false);
+  const folders = useFolders() ?? [];
+  return (
+    <>
+      {folders
+        .slice(0, all ? folders.length : size)
+        .map((f, i) =>
+          i < counted ? (
+            <Organization key={f.uid} group={f} first={focus && i === 0} path />
+          ) : (
+            <Node key={f.uid} group={f} depth={1} first={false} path />
+          ),
+        )}
+      {!all && folders.length > size && (
+        <li role="none">
+          <button type="button" class="small" onClick={() => setAll(true)}>
+            Show more of {count(folders.length - size)}
+          </button>
+        </li>
+      )}
+    </>
+  );
+}
+
+interface NodeProps {
+  group: Group;
+  depth: number;
+  first: boolean;
+  path?: boolean; // show the path, because the groups above are not in the tree
+}
+
+function Node({ group, depth, first, path }: NodeProps) {
   const uid = group.uid ?? "";
   // If the count is not known, there may be folders.
   const folders = group.counts?.groups === undefined || Number(group.counts.groups.direct ?? 0) > 0;
   const open = folders && opened().has(segment(uid));
-  const text = group.displayName || group.name || "";
+  const text = (path && nameOf(uid).value?.path) || group.displayName || group.name || "";
   return (
     <li role="none">
       <div

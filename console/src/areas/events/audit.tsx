@@ -106,7 +106,12 @@ export default function Audit() {
                   This page examined a limited number of changes. Open the next page.
                 </Empty>
               ) : (
-                <Empty title="Nothing matches">
+                <Empty
+                  title="Nothing that you may see matches"
+                  what="the audit log"
+                  needs={["identity.list"]}
+                  group={param("group")}
+                >
                   The audit log keeps every change of a resource, who made it and from where.
                 </Empty>
               ))}

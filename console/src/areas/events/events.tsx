@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { del, type Fault, get, post, type Schema } from "../../api/api";
 import { nameOf, parentOf, resolve } from "../../api/names";
-import { changed, organizations, useMay, useMayAnywhere, useQuery } from "../../api/query";
+import { changed, useMay, useMayAnywhere, useQuery } from "../../api/query";
 import {
   Answer,
   AsCommand,
@@ -24,21 +24,25 @@ import {
   Table,
   Tabs,
   Time,
+  useScope,
 } from "../../ui";
-import { param, withParams } from "../../ui/router";
+import { go, param, withParams } from "../../ui/router";
 import { Live } from "./live";
 
 type Subscription = Schema<"holdfast.events.v2beta1.Subscription">;
+type Attempt = Schema<"holdfast.deliveries.v1.Attempt">;
 type Delivery = Schema<"holdfast.deliveries.v1.Delivery">;
 
 const tabs = [
   { id: "", name: "Subscriptions" },
-  { id: "deliveries", name: "Failed deliveries" },
+  { id: "log", name: "Delivery log" },
+  { id: "deliveries", name: "Given up" },
   { id: "live", name: "Live" },
 ];
 const page = () => ({ page_size: 50, page_token: param("page") || undefined });
 const subscriptions = () =>
   get("/events/v2beta1/subscriptions", { query: { ...page(), "uidp.children_of": param("group") || undefined } });
+const attempts = (uid: string) => get("/deliveries/v1/attempts/{uid}", { path: { uid } });
 const deliveries = () =>
   get("/deliveries/v1/deliveries", { query: { ...page(), "uidp.children_of": param("subscription") || undefined } });
 
@@ -57,6 +61,10 @@ export default function Events() {
             command={`holdfast events deliveries list${subscription && ` --subscription ${subscription}`}`}
             request={deliveries()}
           />
+        ) : tab === "log" ? (
+          subscription && (
+            <AsCommand command={`holdfast events deliveries log ${subscription}`} request={attempts(subscription)} />
+          )
         ) : tab === "live" ? (
           <AsCommand
             command={`holdfast audit --follow${group && ` --group ${sh(path ?? group)}`}`}
@@ -76,14 +84,22 @@ export default function Events() {
         now={tab}
         href={(id) => withParams({ tab: id, subscription: undefined, group: undefined })}
       />
-      {tab === "deliveries" ? <Deliveries /> : tab === "live" ? <LiveEvents /> : <Subscriptions />}
+      {tab === "deliveries" ? (
+        <Deliveries />
+      ) : tab === "log" ? (
+        <Log />
+      ) : tab === "live" ? (
+        <LiveEvents />
+      ) : (
+        <Subscriptions />
+      )}
     </Page>
   );
 }
 
 function Subscriptions() {
   const may = useMay();
-  const canCreate = useMayAnywhere("subscriptions.create", param("group"));
+  const canCreate = useMayAnywhere("subscriptions.create");
   const [creating, setCreating] = useState(false);
   const [deleting, setDeleting] = useState<Subscription>();
   const [trying, setTrying] = useState<Subscription>();
@@ -104,7 +120,10 @@ function Subscriptions() {
           <>
             {rows.length === 0 ? (
               <Empty
-                title="There is no subscription"
+                title="No subscription that you may see"
+                what="subscriptions"
+                needs={["subscriptions.list"]}
+                group={param("group")}
                 command="holdfast events subscriptions create https://hooks.example.com/holdfast --parent ORGANIZATION"
               >
                 It posts signed CloudEvents to an address, in order for each subject, at least once.
@@ -126,7 +145,8 @@ function Subscriptions() {
                     ),
                   },
                   { name: "Events of", cell: (s) => <Name uid={parentOf(s.uid ?? "")} path /> },
-                  { name: "Failed", number: true, cell: (s) => <Failed of={s.uid ?? ""} /> },
+                  { name: "State", cell: (s) => <SinkState of={s} /> },
+                  { name: "Given up", number: true, cell: (s) => <Failed of={s.uid ?? ""} /> },
                   { name: "Since", cell: (s) => <Time at={s.createTime} />, wide: true },
                   ...(rows.some((s) => may("subscriptions.update", s.uid ?? ""))
                     ? [
@@ -195,26 +215,34 @@ function LiveEvents() {
   );
 }
 
-/** Trial sends a test event to a subscription, and shows the answer of its address. */
-function Trial({ of, onClose }: { of: Subscription; onClose: () => void }) {
+/** Trial sends a test event, or an earlier event again, to a subscription, and shows the answer of its address. */
+function Trial({ of, event, onClose }: { of: Subscription; event?: Attempt; onClose: () => void }) {
   const [answer, setAnswer] = useState<Schema<"holdfast.deliveries.v1.TestSubscriptionResponse">>();
   const [error, setError] = useState<Fault>();
   const [busy, setBusy] = useState(false);
   const send = async () => {
     setBusy(true);
     setError(undefined);
-    await post("/deliveries/v1/tests/{uid}", { path: { uid: of.uid ?? "" }, body: {} })
+    await post("/deliveries/v1/tests/{uid}", { path: { uid: of.uid ?? "" }, body: { eventId: event?.eventId } })
       .send()
       .then(setAnswer, setError);
+    void changed(); // the delivery log has another attempt
     setBusy(false);
   };
   return (
-    <Dialog title="Send a test event" onClose={onClose}>
+    <Dialog title={event ? "Send an event again" : "Send a test event"} onClose={onClose}>
       <p>
-        One signed event of the type <code>events.subscription.tested</code> is sent to <bdi>{of.sink}</bdi>, now and
-        once.
+        {event ? "The event of the type " : "One signed event of the type "}
+        <code>{event ? eventName(event.type) : "events.subscription.tested"}</code> is sent to <bdi>{of.sink}</bdi>, now
+        and once. {event && "It keeps its id, so that the receiver can recognize it."}
       </p>
-      <Command text={`holdfast events subscriptions test ${of.uid}`} />
+      <Command
+        text={
+          event
+            ? `holdfast events deliveries resend ${of.uid} ${event.eventId}`
+            : `holdfast events subscriptions test ${of.uid}`
+        }
+      />
       {answer && (
         <p class={answer.taken ? "notice" : "notice wrong"} role="status">
           {answer.taken ? "The event was accepted" : <bdi>{answer.error}</bdi>}, after{" "}
@@ -234,6 +262,125 @@ function Trial({ of, onClose }: { of: Subscription; onClose: () => void }) {
   );
 }
 
+/** SinkState shows whether the address accepts events, with a link to the delivery log. */
+const SinkState = ({ of }: { of: Subscription }) => (
+  <>
+    {of.failing ? (
+      <span class="state failed">
+        failing since <Time at={of.failing.sinceTime} />
+      </span>
+    ) : (
+      <span class="state active">not failing</span>
+    )}
+    <small class="line">
+      <bdi>{of.failing?.error}</bdi>{" "}
+      <a href={withParams({ tab: "log", subscription: of.uid, group: undefined })}>Delivery log</a>
+    </small>
+  </>
+);
+
+/** Log shows the latest attempts to send events to a subscription. */
+function Log() {
+  const known = useQuery(get("/events/v2beta1/subscriptions", { query: { page_size: 200 } })).data?.subscriptions ?? [];
+  const subscription = param("subscription") || known[0]?.uid || "";
+  const of = known.find((s) => s.uid === subscription);
+  const found = useQuery(subscription ? attempts(subscription) : null);
+  const may = useMay()("subscriptions.update", subscription);
+  const [sending, setSending] = useState<Attempt>();
+  return (
+    <>
+      <Filters label="Filter the log">
+        <Choice
+          name="subscription"
+          label="Subscription"
+          value={subscription}
+          onChange={(uid) => go(withParams({ subscription: uid }))}
+          options={known.map((s): [string, string] => [s.uid ?? "", (s.sink ?? "").slice(0, 80)])}
+        />
+      </Filters>
+      {subscription === "" && (
+        <Empty title="No subscription that you may see" what="subscriptions" needs={["subscriptions.list"]} />
+      )}
+      {of?.failing && (
+        <p class="problem" role="status">
+          It has been failing since <Time at={of.failing.sinceTime} />: <bdi>{of.failing.error}</bdi>
+        </p>
+      )}
+      {subscription !== "" && (
+        <Answer of={found}>
+          {({ attempts: rows = [] }) =>
+            rows.length === 0 ? (
+              <Empty title="No event was sent yet">The latest 100 attempts are kept here.</Empty>
+            ) : (
+              <Table
+                label="Attempts"
+                rows={rows}
+                id={(a) => `${a.time} ${a.eventId}`}
+                columns={[
+                  { name: "Time", cell: (a) => <Time at={a.time} /> },
+                  {
+                    name: "Event",
+                    roomy: true,
+                    cell: (a) => (
+                      <>
+                        {eventName(a.type)}
+                        <small class="line">
+                          <Name uid={a.subject} path plain />
+                        </small>
+                      </>
+                    ),
+                  },
+                  {
+                    name: "Result",
+                    roomy: true,
+                    cell: (a) => (
+                      <>
+                        <span class={`state ${a.taken ? "active" : "failed"}`}>
+                          {a.status || "no response"} {a.taken ? "accepted" : ""}
+                        </span>
+                        {!a.taken && (
+                          <small class="line">
+                            <bdi>{a.response || a.error}</bdi>
+                          </small>
+                        )}
+                      </>
+                    ),
+                  },
+                  {
+                    name: "Took",
+                    number: true,
+                    wide: true,
+                    cell: (a) => `${Math.round(parseFloat(a.latency ?? "0") * 1_000)} ms`,
+                  },
+                  {
+                    name: "Next attempt",
+                    wide: true,
+                    cell: (a) => (a.nextTime ? <Time at={a.nextTime} /> : <span class="hint">none</span>),
+                  },
+                  ...(may
+                    ? [
+                        {
+                          name: "Resend",
+                          hidden: true,
+                          cell: (a: Attempt) => (
+                            <button type="button" class="small" onClick={() => setSending(a)}>
+                              Resend
+                            </button>
+                          ),
+                        },
+                      ]
+                    : []),
+                ]}
+              />
+            )
+          }
+        </Answer>
+      )}
+      {sending && of && <Trial of={of} event={sending} onClose={() => setSending(undefined)} />}
+    </>
+  );
+}
+
 /** Failed shows the number of events of a subscription whose delivery was given up. */
 function Failed({ of }: { of: string }) {
   const { data } = useQuery(get("/deliveries/v1/deliveries", { query: { "uidp.children_of": of, page_size: 1 } }));
@@ -247,8 +394,8 @@ function Failed({ of }: { of: string }) {
 
 /** Create is the form that creates a subscription. The server checks it before it writes it. */
 function Create({ onClose }: { onClose: () => void }) {
-  const first = useQuery(organizations).data?.groups?.[0];
-  const [group, setGroup] = useState(nameOf(param("group")).value?.path ?? first?.name ?? ""),
+  const { path } = useScope();
+  const [group, setGroup] = useState(path),
     [sink, setSink] = useState("");
   const [checked, setChecked] = useState("");
   const [error, setError] = useState<Fault>();
@@ -347,7 +494,7 @@ function Deliveries() {
         {({ deliveries: rows = [], nextPageToken, totalCount }) => (
           <>
             {rows.length === 0 && (
-              <Empty title="Everything was delivered">
+              <Empty title="No delivery that you may see was given up" what="deliveries" needs={["subscriptions.list"]}>
                 An event that a receiver has not accepted for a day is kept here until it is replayed.
               </Empty>
             )}

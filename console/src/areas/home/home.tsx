@@ -2,6 +2,7 @@ import type { ComponentChildren } from "preact";
 import { get, type Schema } from "../../api/api";
 import { parentOf } from "../../api/names";
 import { organizations, useMay, useMayAnywhere, useQuery, whoami } from "../../api/query";
+import { useFolders, useHeld, useReach } from "../../api/reach";
 import {
   Answer,
   AsCommand,
@@ -10,8 +11,11 @@ import {
   count,
   Empty,
   Exploited,
+  findingNeeds,
   GroupCoverage,
   Name,
+  NoFindings,
+  NoRole,
   Page,
   Problem,
   Section,
@@ -21,6 +25,8 @@ import {
   sh,
   Table,
   Time,
+  Unlisted,
+  useUnseenAdvisories,
 } from "../../ui";
 import { advisoryPage, base, groupPage, imagePage } from "../../ui/router";
 import { isPending, requests } from "../access/requests";
@@ -31,6 +37,7 @@ const worst = get("/findings/v1/findings", {
 });
 const feeds = get("/advisories/v1/feeds", { query: { page_size: 50 } });
 const ending = get("/access/v1/ending", { query: { page_size: 50 } });
+const subscriptions = get("/events/v2beta1/subscriptions", { query: { page_size: 200 } });
 const deliveries = get("/deliveries/v1/deliveries", { query: { page_size: 5 } });
 
 export default function Home() {
@@ -38,43 +45,13 @@ export default function Home() {
   return (
     <Page
       title="Home"
-      lead="Work that waits for you, and your organizations."
+      lead="Work that waits for you, and your organizations and folders."
       actions={<AsCommand command="holdfast findings summary" request={summary} />}
     >
       <Answer of={found}>{(d) => <Checklist organization={d.groups?.[0]} />}</Answer>
       <div class="grid">
         <Findings />
-        <Section title="Your organizations">
-          <Answer of={found}>
-            {({ groups = [], totalCount }) =>
-              groups.length === 0 ? (
-                <Empty title="You are in no organization yet">Ask an owner of an organization for an invite.</Empty>
-              ) : (
-                <>
-                  <ul class="rows">
-                    {groups.map((g) => (
-                      <li key={g.uid}>
-                        <Name uid={g.uid} />
-                        <small>
-                          {g.description || (
-                            <>
-                              since <Time at={g.createTime} />
-                            </>
-                          )}
-                        </small>
-                      </li>
-                    ))}
-                  </ul>
-                  {Number(totalCount) > groups.length && (
-                    <p class="hint">
-                      and {count(Number(totalCount) - groups.length)} more in the <a href={`${base}/tree`}>Tree</a>
-                    </p>
-                  )}
-                </>
-              )
-            }
-          </Answer>
-        </Section>
+        <Groups />
       </div>
       <Approvals />
       <Critical />
@@ -84,33 +61,100 @@ export default function Home() {
   );
 }
 
-function Findings() {
-  const found = useQuery(summary);
+/** Groups lists the organizations of the caller, and the folders in which they have a role. */
+function Groups() {
+  const found = useQuery(organizations);
+  const folders = useFolders();
+  const held = useHeld();
   return (
-    <Section title="Open findings" actions={<a href={`${base}/vulnerabilities?tab=findings`}>All findings</a>}>
+    <Section title="Your organizations and folders">
       <Answer of={found}>
-        {(s) => {
-          const now = s.total?.now;
-          return (
+        {({ groups = [], totalCount }) =>
+          folders === undefined ? null : groups.length + folders.length === 0 ? (
+            held?.length ? (
+              <Unlisted />
+            ) : (
+              <NoRole />
+            )
+          ) : (
             <>
-              <p class="big">
-                {count(now?.open)} <small>{count(s.total?.fixable)} can be fixed</small>
-              </p>
-              <SeverityBar of={now} />
-              <ul class="legend">
-                {severities.map((v) => (
-                  <li key={v}>
-                    <a href={`${base}/vulnerabilities?tab=findings&severity=${v}`}>
-                      <span class={`severity ${v}`}>{v}</span> {count(now?.[v])}
-                    </a>
+              <ul class="rows">
+                {groups.map((g) => (
+                  <li key={g.uid}>
+                    <Name uid={g.uid} />
+                    <small>
+                      {g.description || (
+                        <>
+                          since <Time at={g.createTime} />
+                        </>
+                      )}
+                    </small>
+                  </li>
+                ))}
+                {folders.slice(0, 20).map((f) => (
+                  <li key={f.uid}>
+                    <Name uid={f.uid} path />
+                    <small>folder</small>
                   </li>
                 ))}
               </ul>
-              <GroupCoverage of={s.coverage} />
+              {(Number(totalCount) > groups.length || folders.length > 20) && (
+                <p class="hint">
+                  and {count(Number(totalCount) - groups.length + Math.max(0, folders.length - 20))} more in the{" "}
+                  <a href={`${base}/tree`}>Tree</a>
+                </p>
+              )}
             </>
-          );
-        }}
+          )
+        }
       </Answer>
+    </Section>
+  );
+}
+
+function Findings() {
+  const reach = useReach(findingNeeds);
+  const found = useQuery(reach?.length ? summary : null);
+  const unseen = useUnseenAdvisories();
+  return (
+    <Section title="Open findings" actions={<a href={`${base}/vulnerabilities?tab=findings`}>All findings</a>}>
+      {reach?.length === 0 ? (
+        <Empty title="" what="findings" needs={findingNeeds} />
+      ) : (
+        <Answer of={found}>
+          {(s) => {
+            const now = s.total?.now;
+            return (
+              <>
+                {s.coverage?.extent === "EXTENT_NOTHING" ? (
+                  <p class="big">
+                    unknown <small>nothing was compared with advisories</small>
+                  </p>
+                ) : (
+                  <p class="big">
+                    {count(now?.open)}{" "}
+                    <small>
+                      {unseen && "that you may see, "}
+                      {count(s.total?.fixable)} can be fixed
+                    </small>
+                  </p>
+                )}
+                <SeverityBar of={now} />
+                <ul class="legend">
+                  {severities.map((v) => (
+                    <li key={v}>
+                      <a href={`${base}/vulnerabilities?tab=findings&severity=${v}`}>
+                        <span class={`severity ${v}`}>{v}</span> {count(now?.[v])}
+                      </a>
+                    </li>
+                  ))}
+                </ul>
+                <GroupCoverage of={s.coverage} />
+              </>
+            );
+          }}
+        </Answer>
+      )}
     </Section>
   );
 }
@@ -120,11 +164,11 @@ function Critical() {
   return (
     <Section title="Most urgent critical findings">
       <Answer of={found}>
-        {({ findings = [] }) =>
+        {({ findings = [], coverage }) =>
           findings.length === 0 ? (
-            <Empty title="No critical finding is open">
+            <NoFindings of={coverage} title="No critical finding is open">
               Every pushed image is compared with the advisories of its organization, within seconds.
-            </Empty>
+            </NoFindings>
           ) : (
             <Table
               label="Critical findings"
@@ -135,9 +179,7 @@ function Critical() {
                   name: "Advisory",
                   cell: (f) => (
                     <>
-                      <a href={advisoryPage(f.advisoryId ?? "")}>
-                        {f.aliases?.find((a) => a.startsWith("CVE-")) ?? f.advisoryId}
-                      </a>
+                      <a href={advisoryPage(f.advisoryId ?? "")}>{f.advisoryId}</a>
                       <small class="line">{f.summary}</small>
                     </>
                   ),
@@ -327,11 +369,12 @@ function Soon() {
   );
 }
 
-/** Troubles shows failing feeds and deliveries that the caller may list. */
+/** Troubles shows failing feeds, subscriptions and deliveries that the caller may list. */
 function Troubles() {
   const failing = useQuery(feeds).data?.feeds?.filter((f) => f.last?.error) ?? [];
   const givenUp = useQuery(deliveries).data;
-  if (failing.length === 0 && Number(givenUp?.totalCount ?? 0) === 0) return null;
+  const sinks = useQuery(subscriptions).data?.subscriptions?.filter((s) => s.failing) ?? [];
+  if (failing.length === 0 && sinks.length === 0 && Number(givenUp?.totalCount ?? 0) === 0) return null;
   return (
     <div class="grid">
       {failing.length > 0 && (
@@ -346,6 +389,25 @@ function Troubles() {
                   </small>
                 </span>
                 <small class="wrong">{f.last?.error}</small>
+              </li>
+            ))}
+          </ul>
+        </Section>
+      )}
+      {sinks.length > 0 && (
+        <Section title="Failing subscriptions" actions={<a href={`${base}/events`}>All subscriptions</a>}>
+          <ul class="rows">
+            {sinks.slice(0, 10).map((s) => (
+              <li key={s.uid}>
+                <span>
+                  <a href={`${base}/events?tab=log&subscription=${s.uid}`}>
+                    <bdi>{s.sink}</bdi>
+                  </a>{" "}
+                  <small>
+                    since <Time at={s.failing?.sinceTime} />
+                  </small>
+                </span>
+                <small class="wrong">{s.failing?.error}</small>
               </li>
             ))}
           </ul>

@@ -46,13 +46,17 @@ export function Accounts({ group, path }: { group: string; path: string }) {
           )}
           {rows.length === 0 ? (
             <Empty
-              title="There is no account"
+              title="No account belongs to this group"
+              what="accounts"
+              needs={["identity.list"]}
+              group={group}
               command={[
                 "holdfast iam accounts create ann@example.com --name 'Ann Example'",
                 `--parent ${sh(path)} --role viewer`,
               ].join(" ")}
             >
-              An account has a password or a passkey here, for people without an identity provider.
+              An account has a password or a passkey here, for people without an identity provider. It belongs to an
+              organization, not to a folder.
             </Empty>
           ) : (
             <Table

@@ -13,6 +13,7 @@ import {
   Empty,
   Field,
   Name,
+  NoRole,
   Page,
   Pager,
   Problem,
@@ -61,7 +62,7 @@ export default function People() {
     >
       <Scope path={path} />
       <Tabs label="Parts of people" items={tabs} now={tab} href={(id) => withParams({ tab: id, email: undefined })} />
-      {nothing && <Empty title="You are in no organization yet">Ask an owner of an organization for an invite.</Empty>}
+      {nothing && <NoRole />}
       {group &&
         (tab === "invites" ? (
           <Invites group={group} path={path} />
@@ -84,10 +85,15 @@ function Members({ group }: { group: string }) {
         return (
           <>
             {rows.length === 0 ? (
-              <Empty title={nextPageToken ? "Nobody on this page" : "Nobody has a role here"}>
+              <Empty
+                title={nextPageToken ? "Nobody on this page" : "No role is granted here or below"}
+                what="the roles of people"
+                needs={["role_bindings.list"]}
+                group={group}
+              >
                 {nextPageToken
                   ? "This page has only workloads. Open the next page."
-                  : "Create an invite: it grants the role."}
+                  : "Roles on the groups above apply here, too."}
               </Empty>
             ) : (
               <Table
@@ -140,6 +146,9 @@ function Invites({ group, path }: { group: string; path: string }) {
             {groupInvites.length === 0 ? (
               <Empty
                 title="No invite is pending"
+                what="invites"
+                needs={["group_invites.list"]}
+                group={group}
                 command={`holdfast iam invites create --parent ${sh(path)} --role viewer --ttl 7d --single-use`}
               >
                 An invite is a link that gives a role on a group.

@@ -109,7 +109,7 @@ export function Did({ of, who = "they" }: { of: string; who?: "they" | "it" }) {
 }
 
 /** Sessions shows the sessions of a person. A caller that may list them may also end them. */
-export function Sessions({ of, own }: { of: string; own?: boolean }) {
+function Sessions({ of }: { of: string }) {
   const [ending, setEnding] = useState<Session>();
   return (
     <Section title="Sessions">
@@ -156,12 +156,12 @@ export function Sessions({ of, own }: { of: string; own?: boolean }) {
           title="End a session?"
           label="End the session"
           keep="Keep it"
-          command={`holdfast auth sessions end ${ending.id}${own ? "" : ` --identity ${of}`}`}
+          command={`holdfast auth sessions end ${ending.id} --identity ${of}`}
           onClose={() => setEnding(undefined)}
           requests={[
             del("/signin/v1/sessions/{uid}", {
               path: { uid: ending.id ?? "" },
-              query: { identity_uid: own ? undefined : of },
+              query: { identity_uid: of },
             }),
           ]}
         >

@@ -143,9 +143,7 @@ function Changes({ from, to }: { from: Side; to: Side }) {
                     c.finding && (
                       <>
                         <Severity of={c.finding.severity} score={c.finding.score} />{" "}
-                        <a href={advisoryPage(c.finding.advisoryId ?? "")}>
-                          {c.finding.aliases?.find((a) => a.startsWith("CVE-")) ?? c.finding.advisoryId}
-                        </a>
+                        <a href={advisoryPage(c.finding.advisoryId ?? "")}>{c.finding.advisoryId}</a>
                       </>
                     ),
                 },

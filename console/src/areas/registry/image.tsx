@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import { get, type Schema } from "../../api/api";
 import { nameOf } from "../../api/names";
 import { useQuery } from "../../api/query";
@@ -13,11 +14,13 @@ import {
   Digest,
   Empty,
   Facts,
+  FeedVersions,
   Field,
   Filters,
   findingColumns,
   many,
   Name,
+  NoFindings,
   Page,
   Pager,
   Problem,
@@ -27,6 +30,7 @@ import {
   Table,
   Tabs,
   Time,
+  UnseenAdvisories,
   word,
 } from "../../ui";
 import { imagePage, param, repoPage, withParams } from "../../ui/router";
@@ -253,14 +257,15 @@ function Findings({
         <Architectures image={image} />
       </Filters>
       <Answer of={found}>
-        {({ findings = [], inspection, incomplete, nextPageToken, totalCount }) => (
+        {({ findings = [], inspection, coverage, incomplete, nextPageToken, totalCount }) => (
           <>
-            <Coverage of={inspection} />
+            <Coverage of={inspection} feeds={<FeedVersions of={coverage} />} />
             {incomplete && <p class="coverage">{incomplete}</p>}
+            <UnseenAdvisories group={uid} />
             {findings.length === 0 ? (
-              <Empty title="No known findings">
+              <NoFindings of={coverage} title="No known findings">
                 The line above shows the coverage: a package that no advisory covers cannot have findings.
-              </Empty>
+              </NoFindings>
             ) : (
               <Table
                 label="Findings"
@@ -286,7 +291,7 @@ function Findings({
   );
 }
 
-function Coverage({ of }: { of?: Schema<"holdfast.findings.v1.Inspection"> }) {
+function Coverage({ of, feeds }: { of?: Schema<"holdfast.findings.v1.Inspection">; feeds?: ComponentChildren }) {
   const c = of?.coverage;
   return (
     <p class="coverage">
@@ -296,11 +301,19 @@ function Coverage({ of }: { of?: Schema<"holdfast.findings.v1.Inspection"> }) {
       {c?.notCovered ? `, nothing is known about ${count(c.notCovered)}` : ""}
       {c?.waiting ? `, ${count(c.waiting)} wait` : ""}
       {of?.sboms?.length ? `; ${many(of.sboms.length, "SBOM")} attached` : ""}.{of?.reason && ` ${of.reason}`}
+      {of?.otherPlatforms?.length ? (
+        <span class="line">
+          Only {of.platform} is shown. The index also has images for {of.otherPlatforms.join(", ")}.
+        </span>
+      ) : (
+        ""
+      )}
       {of?.warnings?.map((w) => (
         <span key={w} class="line">
           {w}
         </span>
       ))}
+      {feeds}
     </p>
   );
 }
@@ -536,7 +549,9 @@ function Runs({ digest, path }: { digest: string; path: string }) {
         <>
           {images.length === 0 ? (
             <Empty
-              title="No inventory lists this image"
+              title="No inventory that you may see lists this image"
+              what="where it runs"
+              needs={["registry.deployments.list"]}
               command={`kubectl get pods -A -o json | holdfast inventory push --group ${sh(organization)} --place prod`}
             >
               Inventories list where images run. A job in each cluster pushes them.

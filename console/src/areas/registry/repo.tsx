@@ -19,6 +19,7 @@ import {
   GroupCoverage,
   many,
   Name,
+  NoFindings,
   Page,
   Pager,
   Problem,
@@ -139,6 +140,9 @@ function Tags({ uid, path, address }: { uid: string; path: string; address: stri
             {tags.length === 0 ? (
               <Empty
                 title={param("name") ? "No tag has exactly this name" : "There is no tag yet"}
+                what="tags"
+                needs={["tag.list"]}
+                group={uid}
                 command={param("name") || !address ? undefined : `docker push ${address}:v1`}
               >
                 A tag is a name for an image, which a push sets and moves.
@@ -163,7 +167,7 @@ function Tags({ uid, path, address }: { uid: string; path: string; address: stri
                     name: "Findings",
                     cell: (t) =>
                       open.has(t.name ?? "") ? (
-                        <SeverityCounts of={open.get(t.name ?? "")} />
+                        <SeverityCounts of={open.get(t.name ?? "")} coverage={summary.data?.coverage} />
                       ) : (
                         <span class="hint">
                           {!summary.data ? "…" : summary.data.nextPageToken ? "see Findings" : "not known"}
@@ -422,9 +426,9 @@ function Findings({ uid }: { uid: string }) {
     <Answer of={found}>
       {({ findings = [], coverage, nextPageToken, totalCount }) => (
         <>
-          <GroupCoverage of={coverage} />
+          <GroupCoverage of={coverage} group={uid} />
           {findings.length === 0 ? (
-            <Empty title="No known findings" />
+            <NoFindings of={coverage} title="No known findings" group={uid} />
           ) : (
             <Table
               label="Findings"

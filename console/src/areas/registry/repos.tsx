@@ -40,10 +40,14 @@ export default function Repos() {
           <>
             {repos.length === 0 ? (
               name || group ? (
-                <Empty title="No repo matches">Only the exact name matches.</Empty>
+                <Empty title="No repo that you may see matches" what="repos" needs={["repo.list"]} group={group}>
+                  Only the exact name matches.
+                </Empty>
               ) : (
                 <Empty
-                  title="There is no repo yet"
+                  title="There is no repo that you may see"
+                  what="repos"
+                  needs={["repo.list"]}
                   command="holdfast auth configure-docker && docker push HOST/ORGANIZATION/app:v1"
                 >
                   A repo stores the images of one program. The first push creates it.

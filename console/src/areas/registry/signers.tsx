@@ -58,6 +58,9 @@ function Nearest({ at, uid, path }: { at: string; uid: string; path: string }) {
             return (
               <Empty
                 title="There is no signer that you can see"
+                what="signers"
+                needs={["policies.policy.list"]}
+                group={uid}
                 command={`holdfast registry signers create release --parent ${sh(path)} --key cosign.pub`}
               >
                 A signer is a person or workload whose signatures are accepted. An attached signature alone means

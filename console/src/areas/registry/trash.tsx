@@ -25,7 +25,12 @@ export function Trash({ uid, path }: { uid: string; path: string }) {
       {({ entries = [], nextPageToken, totalCount }) => (
         <>
           {entries.length === 0 ? (
-            <Empty title="Nothing here was deleted lately">
+            <Empty
+              title="Nothing here was deleted lately"
+              what="the trash"
+              needs={["repo.list", "tag.list"]}
+              group={uid}
+            >
               Tags, images and repos that are deleted can be restored for some days.
             </Empty>
           ) : (

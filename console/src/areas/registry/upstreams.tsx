@@ -51,6 +51,9 @@ export function Upstreams({ uid, path }: { uid: string; path: string }) {
             {upstreams.length === 0 ? (
               <Empty
                 title="Nothing here is fetched from another registry"
+                what="upstreams"
+                needs={["registry.settings.list"]}
+                group={uid}
                 command={`holdfast registry upstreams create docker.io --group ${sh(path)} --names 'library/*'`}
               >
                 A group with an upstream fetches images from that registry when they are pulled, and stores them.

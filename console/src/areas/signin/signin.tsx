@@ -10,6 +10,7 @@ import {
   Empty,
   Facts,
   Name,
+  NoRole,
   Page,
   Pager,
   Scope,
@@ -67,7 +68,7 @@ export default function SignIn() {
     >
       <Scope path={path} />
       <Tabs label="Parts of sign-in" items={tabs} now={tab} href={(id) => withParams({ tab: id })} />
-      {nothing && <Empty title="You are in no organization yet">Ask an owner of an organization for an invite.</Empty>}
+      {nothing && <NoRole />}
       {group &&
         (tab === "rules" ? (
           <>
@@ -98,6 +99,9 @@ function Providers({ group, path }: { group: string; path: string }) {
             {identityProviders.length === 0 ? (
               <Empty
                 title="No provider is connected"
+                what="identity providers"
+                needs={["identity_providers.list"]}
+                group={group}
                 command={`holdfast iam identity-providers create --wizard --parent ${sh(path)}`}
               >
                 With a provider, people sign in with their existing accounts at Entra ID, Okta, Google, Keycloak, GitLab

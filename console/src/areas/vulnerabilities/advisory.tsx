@@ -11,8 +11,10 @@ import {
   Empty,
   Exploited,
   Facts,
+  GroupCoverage,
   many,
   Name,
+  NoFindings,
   Page,
   Pager,
   Problem,
@@ -69,12 +71,27 @@ export default function AdvisoryPage({ id }: { id: string }) {
           ? found.map((a) => <About key={a.uid} uid={a.uid ?? ""} />)
           : byID.data &&
             byAlias.data && (
-              <Empty title="No advisory that you may see has this name">Advisories come from feeds and imports.</Empty>
+              <Empty title="No advisory that you may see has this name" what="advisories" needs={["advisories.list"]}>
+                Advisories come from feeds and imports.
+              </Empty>
             ))}
       {tab === "images" && <Images id={id} />}
       {tab === "blast" && <Blast id={id} />}
     </Page>
   );
+}
+
+/** Names links to the advisories about vulnerabilities. */
+function Names({ of }: { of: string[] | undefined }) {
+  return of?.length ? (
+    <span class="chips">
+      {of.map((x) => (
+        <a key={x} class="chip" href={advisoryPage(x)}>
+          <bdi>{x}</bdi>
+        </a>
+      ))}
+    </span>
+  ) : null;
 }
 
 /** About requests the whole advisory, because lists leave out the versions. */
@@ -101,20 +118,8 @@ function About({ uid }: { uid: string }) {
           >
             <Facts
               of={[
-                [
-                  "Aliases",
-                  a.aliases?.length ? (
-                    <span class="chips">
-                      {a.aliases.map((x) => (
-                        <a key={x} class="chip" href={advisoryPage(x)}>
-                          <bdi>{x}</bdi>
-                        </a>
-                      ))}
-                    </span>
-                  ) : (
-                    ""
-                  ),
-                ],
+                ["Same as", <Names key="aliases" of={a.aliases} />],
+                ["Fixes", <Names key="fixes" of={a.fixes} />],
                 [
                   "Severity",
                   a.severities?.length
@@ -279,10 +284,11 @@ const images = (id: string) =>
 function Images({ id }: { id: string }) {
   return (
     <Answer of={useQuery(images(id))}>
-      {({ images: rows = [], nextPageToken, totalCount }) => (
+      {({ images: rows = [], coverage, nextPageToken, totalCount }) => (
         <>
+          <GroupCoverage of={coverage} />
           {rows.length === 0 ? (
-            <Empty title="No image that you may see is affected" />
+            <NoFindings of={coverage} title="No image that you may see is affected" />
           ) : (
             <Table label="Affected images" rows={rows} id={(i) => `${i.repoUid} ${i.digest}`} columns={imageColumns} />
           )}
@@ -373,11 +379,15 @@ function Spread({ id, of }: { id: string; of: Schema<"holdfast.findings.v1.Blast
   );
 }
 
+/** unknown says that nothing was compared, so that an empty stage has no meaning. */
+const unknown = (b: Schema<"holdfast.findings.v1.Blast">) => b.coverage?.extent === "EXTENT_NOTHING";
+
 function Blast({ id }: { id: string }) {
   return (
     <Answer of={useQuery(blast(id))}>
       {(b) => (
         <>
+          <GroupCoverage of={b.coverage} />
           <Table
             label="Blast radius"
             rows={b.stages ?? []}
@@ -389,7 +399,7 @@ function Blast({ id }: { id: string }) {
                   <>
                     <strong>{stages[stage(s)] ?? stage(s)}</strong>
                     <small class="line">
-                      {count(s.totalCount)}
+                      {unknown(b) && !Number(s.totalCount) ? "unknown" : count(s.totalCount)}
                       {!s.complete && ", and perhaps more"}
                     </small>
                   </>
@@ -415,7 +425,9 @@ function Blast({ id }: { id: string }) {
                         {Number(g.count) > 0 && ` (${count(g.count)})`}
                       </p>
                     ))}
-                    {(s.items ?? []).length === 0 && s.complete && <span class="hint">none</span>}
+                    {(s.items ?? []).length === 0 && s.complete && (
+                      <span class="hint">{unknown(b) ? "Nothing was compared, so nothing is known." : "none"}</span>
+                    )}
                     {s.nextPageToken && (
                       <p class="hint">
                         The first {count(s.items?.length)} are shown.{" "}

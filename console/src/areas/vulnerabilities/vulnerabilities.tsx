@@ -16,6 +16,7 @@ import {
   GroupCoverage,
   many,
   Name,
+  NoFindings,
   Page,
   Pager,
   severities,
@@ -158,7 +159,9 @@ function Advisories() {
           <>
             {advisories.length === 0 ? (
               <Empty
-                title="No advisory matches"
+                title="No advisory that you may see matches"
+                what="advisories"
+                needs={["advisories.list"]}
                 command="holdfast advisories feeds create osv --parent ORGANIZATION --address https://…"
               >
                 Advisories list the vulnerable versions of packages. They come from feeds and imports.
@@ -178,7 +181,7 @@ function Advisories() {
                           <bdi>{a.advisoryId}</bdi>
                         </a>
                         <small class="line">
-                          <bdi>{a.aliases?.join(", ")}</bdi>
+                          <bdi>{[...(a.aliases ?? []), ...(a.fixes ?? []).map((x) => `fixes ${x}`)].join(", ")}</bdi>
                         </small>
                       </>
                     ),
@@ -282,11 +285,11 @@ function Findings() {
       <Answer of={useQuery(list)}>
         {({ findings = [], coverage, nextPageToken, totalCount }) => (
           <>
-            <GroupCoverage of={coverage} />
+            <GroupCoverage of={coverage} group={group} />
             {findings.length === 0 ? (
-              <Empty title="No finding matches">
+              <NoFindings of={coverage} title="No finding matches" group={group}>
                 Findings appear when a pushed image has a package with an advisory.
-              </Empty>
+              </NoFindings>
             ) : (
               <Table
                 label="Findings"
@@ -315,7 +318,9 @@ function Exceptions() {
           <>
             {exceptions.length === 0 ? (
               <Empty
-                title="Nothing is excepted"
+                title="No exception that you may see"
+                what="exceptions"
+                needs={["policies.override.list"]}
                 command="holdfast findings exceptions create CVE-2026-1234 --on GROUP/REPO --until 30d --reason '…'"
               >
                 An exception accepts a finding, for a reason and for a time.
@@ -377,7 +382,9 @@ function Feeds() {
           <>
             {feeds.length === 0 ? (
               <Empty
-                title="There is no feed yet"
+                title="No feed that you may see"
+                what="feeds"
+                needs={["advisories.list"]}
                 command="holdfast advisories feeds create osv --parent ORGANIZATION --address https://…"
               >
                 A feed is read every hour. It has advisories, or a list of exploited vulnerabilities.

@@ -7,6 +7,7 @@ import {
   addGitHub,
   Empty,
   Name,
+  NoRole,
   Page,
   Pager,
   Scope,
@@ -62,9 +63,7 @@ export default function Workloads() {
       ) : (
         <>
           <Scope path={path} />
-          {nothing && (
-            <Empty title="You are in no organization yet">Ask an owner of an organization for an invite.</Empty>
-          )}
+          {nothing && <NoRole />}
           {group && <List group={group} path={path} />}
         </>
       )}
@@ -87,7 +86,13 @@ function List({ group, path }: { group: string; path: string }) {
         {({ identities = [], nextPageToken, totalCount }) => (
           <>
             {identities.length === 0 ? (
-              <Empty title="There is no workload in it" command={addGitHub(sh(path))}>
+              <Empty
+                title="There is no workload in it"
+                what="workloads"
+                needs={["identity.list"]}
+                group={group}
+                command={addGitHub(sh(path))}
+              >
                 Create an identity with a rule that matches the tokens of a pipeline.
               </Empty>
             ) : (

@@ -16,6 +16,7 @@ func limitsOf(p *pb.Budget) map[resource.Metric]**int64 {
 	return map[resource.Metric]**int64{
 		resource.StoredBytes: &p.StoredBytes, resource.BudgetRepos: &p.Repos, resource.BudgetIdentities: &p.Identities,
 		resource.BudgetAdvisories: &p.Advisories, resource.Webhooks: &p.Webhooks,
+		resource.BudgetGroups: &p.Groups, resource.BudgetBindings: &p.Bindings,
 		resource.RequestsPerSecond: &p.RequestsPerSecond, resource.PullsPerDay: &p.PullsPerDay,
 	}
 }
@@ -48,6 +49,7 @@ func budgetReportOf(r budget.Report) *pb.Budget {
 		StoredBytes: stored[resource.StoredBytes], Repos: stored[resource.BudgetRepos],
 		Identities: stored[resource.BudgetIdentities], Advisories: stored[resource.BudgetAdvisories],
 		Webhooks: stored[resource.Webhooks], PullsToday: r.Usage.Pulls, PublicPullsToday: r.Usage.PublicPulls,
+		Groups: stored[resource.BudgetGroups], Bindings: stored[resource.BudgetBindings],
 	}
 	return p
 }

@@ -29,6 +29,21 @@ func (s *server) Search(ctx context.Context, r *accesspb.SearchRequest) (*access
 	return &accesspb.SearchResponse{Results: wire.Convert(found, searchResultOf)}, err
 }
 
+func (s *server) ListPeople(
+	ctx context.Context, r *accesspb.ListPeopleRequest,
+) (*accesspb.ListPeopleResponse, error) {
+	found, err := s.IAM.ListPeople(ctx, r.GetQuery(), wire.Params(r))
+	p := wire.PageOf(ctx, found, func(v iam.Person) *accesspb.Person {
+		return &accesspb.Person{
+			Uid: string(v.UID), Name: v.Name, DisplayName: v.DisplayName, Emails: v.Emails,
+			LastSeenTime: wire.Time(v.LastSeen),
+		}
+	})
+	return &accesspb.ListPeopleResponse{
+		People: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
+	}, err
+}
+
 func (s *server) CountChildren(
 	ctx context.Context, r *accesspb.CountChildrenRequest,
 ) (*accesspb.CountChildrenResponse, error) {

@@ -74,9 +74,15 @@ func (s *server) GetImage(ctx context.Context, r *pb.GetImageRequest) (*pb.Image
 	if err != nil {
 		return nil, err
 	}
+	variants := wire.Convert(d.Variants, variantOf)
+	for _, v := range variants {
+		if v.Inspection, err = s.Inspect(ctx, repo, v.GetDigest()); err != nil {
+			return nil, err
+		}
+	}
 	return &pb.Image{
 		RepoUid: string(repo), Digest: d.Digest, MediaType: d.MediaType, ArtifactType: d.ArtifactType, Subject: d.Subject,
-		Annotations: d.Annotations, Variants: wire.Convert(d.Variants, variantOf), PushTime: wire.Time(d.PushTime),
+		Annotations: d.Annotations, Variants: variants, PushTime: wire.Time(d.PushTime),
 	}, nil
 }
 

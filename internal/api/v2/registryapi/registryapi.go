@@ -4,16 +4,22 @@
 package registryapi
 
 import (
+	"context"
+
 	"google.golang.org/grpc"
 
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 )
 
 // Services are the services that the methods call.
 type Services struct {
 	Registry *metadata.Service
+	// Inspect returns the inspection of an image, or nil if the caller may not see it.
+	Inspect func(ctx context.Context, repo resource.UID, digest string) (*findingspb.Inspection, error)
 }
 
 // A server implements the gRPC services.

@@ -23,7 +23,8 @@ func AdvisoryOf(a vuln.Advisory) *pb.Advisory {
 		Aliases: a.Aliases, Events: wire.Convert(a.Events, AdvisoryEventOf), Severities: wire.Convert(a.Severities,
 			severityOf),
 		Summary: a.Summary, Details: a.Details, Affected: wire.Convert(a.Affected, affectedOf),
-		References: wire.Convert(a.References, referenceOf),
+		References: wire.Convert(a.References, referenceOf), Fixes: a.Fixes,
+		VendorSeverity: a.VendorSeverity,
 	}
 	if a.LegacyID != "" {
 		p.LegacyAdvisoryId = proto.String(a.LegacyID)
@@ -48,6 +49,7 @@ func affectedOf(a vuln.Affected) *pb.Affected {
 	return &pb.Affected{
 		Ecosystem: a.Ecosystem, Name: a.Name, Purl: a.PURL, Versions: a.Versions,
 		Ranges: wire.Convert(a.Ranges, rangeOf), Severities: wire.Convert(a.Severities, severityOf),
+		VendorSeverity: a.VendorSeverity,
 	}
 }
 
@@ -76,6 +78,7 @@ func readAdvisory(p *pb.Advisory, a *vuln.Advisory) error {
 	a.ArtifactArchitecture = p.GetArtifactArchitecture()
 	a.ComponentName, a.ComponentType = p.GetComponentName(), p.GetComponentType()
 	a.ComponentLocation = p.GetComponentLocation()
+	a.Fixes, a.VendorSeverity = p.GetFixes(), p.GetVendorSeverity()
 	a.Aliases, a.Severities = p.GetAliases(), wire.Convert(p.GetSeverities(), readSeverity)
 	a.Summary, a.Details = p.GetSummary(), p.GetDetails()
 	a.Affected = wire.Convert(p.GetAffected(), readAffected)
@@ -92,7 +95,7 @@ func readSeverity(s *pb.Severity) vuln.Severity {
 func readAffected(a *pb.Affected) vuln.Affected {
 	return vuln.Affected{
 		Ecosystem: a.GetEcosystem(), Name: a.GetName(), PURL: a.GetPurl(), Versions: a.GetVersions(),
-		Severities: wire.Convert(a.GetSeverities(), readSeverity),
+		Severities: wire.Convert(a.GetSeverities(), readSeverity), VendorSeverity: a.GetVendorSeverity(),
 		Ranges: wire.Convert(a.GetRanges(), func(r *pb.AffectedRange) vuln.AffectedRange {
 			return vuln.AffectedRange{Type: r.GetType(), Repo: r.GetRepo(),
 				Events: wire.Convert(r.GetEvents(), func(e *pb.RangeEvent) vuln.RangeEvent {

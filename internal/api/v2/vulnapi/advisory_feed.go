@@ -32,7 +32,7 @@ func feedOf(f vuln.AdvisoryFeed) *pb.AdvisoryFeed {
 func countsOf(r vuln.ImportResult) *pb.ImportCounts {
 	return &pb.ImportCounts{
 		Created: r.Created, Updated: r.Updated, Unchanged: r.Unchanged, Withdrawn: r.Withdrawn, Failed: r.Failed,
-		Removed: r.Removed,
+		Removed: r.Removed, Older: r.Older,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -25,10 +26,22 @@ const (
 	maxDocumentID = 1024 // maximum length of a document's name
 )
 
+// An import ends if fewer than minProgress bytes of a document arrive within importIdle. So a client that stops sending
+// does not keep its space on disk.
+const (
+	importIdle  = time.Minute
+	minProgress = 1 << 20
+)
+
+var errIdle = fault.New(fault.DeadlineExceeded,
+	"Deadline exceeded: too little data has arrived for a minute; import the document again")
+
 type importStream = grpc.BidiStreamingServer[pb.ImportAdvisoriesRequest, pb.ImportAdvisoriesResponse]
 
 func (s *server) ImportAdvisories(stream importStream) error {
-	first, err := stream.Recv()
+	docs := &documents{stream: stream, dir: s.dir, spool: s.spool, idle: importIdle}
+	docs.await()
+	first, err := docs.receiveNext()
 	if err != nil {
 		return firstMessageError(err)
 	}
@@ -36,7 +49,8 @@ func (s *server) ImportAdvisories(stream importStream) error {
 	if err != nil {
 		return err
 	}
-	docs := &documents{stream: stream, dir: s.dir}
+	docs.tenant = s.Advisory.Tenant(stream.Context(), group)
+	docs.requireRoom = func() error { return s.Advisory.RequireRoom(stream.Context(), group) }
 	m, err := s.Advisory.NewImport(stream.Context(), group, "", docs.sendProgress)
 	if err != nil {
 		return err
@@ -58,7 +72,44 @@ func firstMessageError(err error) error {
 type documents struct {
 	stream importStream
 	dir    string
-	done   int64 // total size of the documents that were read, in bytes
+	spool  *spool
+	tenant resource.Tenant // tenant of the group of the import
+	done   int64           // total size of the documents that were read, in bytes
+
+	requireRoom func() error  // returns an error if a budget leaves no room for advisories
+	idle        time.Duration // time in which minProgress bytes must arrive
+	deadline    time.Time     // end of the current period of idle
+	progress    int64         // bytes that have arrived in this period
+}
+
+// received is a message of the client, or the error of receiving it.
+type received struct {
+	message *pb.ImportAdvisoriesRequest
+	err     error
+}
+
+// await begins a period in which minProgress bytes, or the next message that is not data, must arrive.
+func (d *documents) await() { d.deadline, d.progress = time.Now().Add(d.idle), 0 }
+
+// receiveNext returns the next message, or errIdle if too little arrives. After errIdle the call must end, because
+// another receive is still running.
+func (d *documents) receiveNext() (*pb.ImportAdvisoriesRequest, error) {
+	next := make(chan received, 1)
+	go func() {
+		m, err := d.stream.Recv()
+		next <- received{m, err}
+	}()
+	timer := time.NewTimer(time.Until(d.deadline))
+	defer timer.Stop()
+	select {
+	case r := <-next:
+		if d.progress += int64(len(r.message.GetData())); d.progress >= minProgress {
+			d.await()
+		}
+		return r.message, r.err
+	case <-timer.C:
+		return nil, errIdle
+	}
 }
 
 // sendProgress sends the progress of the import to the client.
@@ -76,7 +127,8 @@ type readDocument func(name string, r io.ReaderAt, size int64, f vuln.ExploitFor
 // each calls f for every document.
 func (d *documents) each(f readDocument) error {
 	for {
-		m, err := d.stream.Recv()
+		d.await()
+		m, err := d.receiveNext()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -111,6 +163,16 @@ func (d *documents) one(
 		}
 		return f(doc.GetName(), bytes.NewReader(b.Bytes()), doc.GetSize(), vuln.ExploitFormat(doc.GetFormat()))
 	}
+	if doc.GetFormat() == "" { // lists of exploits contain no advisories
+		if err := d.requireRoom(); err != nil {
+			return err
+		}
+	}
+	release, err := d.spool.reserve(d.tenant, doc.GetSize())
+	if err != nil {
+		return err
+	}
+	defer release()
 	file, err := os.CreateTemp(d.dir, "import-*")
 	if err != nil {
 		return fmt.Errorf("store a document: %w", err)
@@ -129,7 +191,7 @@ func (d *documents) one(
 // receive copies the bytes of a document from the stream.
 func (d *documents) receive(size int64, w io.Writer) error {
 	for left := size; left > 0; {
-		m, err := d.stream.Recv()
+		m, err := d.receiveNext()
 		if errors.Is(err, io.EOF) || err == nil && m.GetData() == nil {
 			return fault.Field("data", "the document is shorter than its size says")
 		}

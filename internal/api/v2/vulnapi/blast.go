@@ -32,8 +32,14 @@ func (s *server) GetBlast(ctx context.Context, r *pb.GetBlastRequest) (*pb.Blast
 	if err != nil {
 		return nil, err
 	}
-	stages, err := s.Blast.Get(ctx, vulnerability, r.GetPageSize())
-	return &pb.Blast{Stages: wire.Convert(stages, func(p blast.Page) *pb.BlastStage { return stageOf(ctx, p) })}, err
+	stages, c, err := s.Blast.Get(ctx, vulnerability, r.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.Blast{
+		Stages:   wire.Convert(stages, func(p blast.Page) *pb.BlastStage { return stageOf(ctx, p) }),
+		Coverage: answerCoverageOf(c),
+	}, nil
 }
 
 func (s *server) ListBlastStage(ctx context.Context, r *pb.ListBlastStageRequest) (*pb.BlastStage, error) {
@@ -49,7 +55,9 @@ func (s *server) ListBlastStage(ctx context.Context, r *pb.ListBlastStageRequest
 	if err != nil {
 		return nil, err
 	}
-	return stageOf(ctx, p), nil
+	stage := stageOf(ctx, p)
+	stage.Coverage = answerCoverageOf(p.Coverage)
+	return stage, nil
 }
 
 func stageOf(ctx context.Context, b blast.Page) *pb.BlastStage {

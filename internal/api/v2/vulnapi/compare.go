@@ -56,7 +56,7 @@ func (s *server) CompareImages(ctx context.Context, r *pb.CompareImagesRequest) 
 	p, n := wire.PageOf(ctx, got.Page, changeOf), got.Counts
 	return &pb.CompareImagesResponse{
 		Changes: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
-		From: inspectionOf(got.From), To: inspectionOf(got.To),
+		From: inspectionOf(got.From), To: inspectionOf(got.To), Coverage: answerCoverageOf(got.Coverage),
 		Counts: &pb.ImageChangeCounts{
 			FindingsNew: int32(n[query.FindingNew]), FindingsFixed: int32(n[query.FindingFixed]),
 			FindingsRemaining: int32(n[query.FindingRemaining]), PackagesChanged: int32(n[query.PackageChanged]),

@@ -2,6 +2,7 @@ package vulnapi
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	pb "github.com/holdfast-dev/holdfast/gen/findings/v1"
@@ -41,11 +42,9 @@ func inspectionOf(k query.ImageDetails) *pb.Inspection {
 		RepoUid: string(k.Repo), Digest: k.Digest, Platform: k.Platform, State: inspectionStates[k.State],
 		Reason: k.Reason, Warnings: k.Warnings, UpdateTime: wire.Time(k.UpdateTime),
 	}
-	out.Sboms = wire.Convert(k.SBOMs, sbomOf)
+	out.Sboms, out.OtherPlatforms = wire.Convert(k.SBOMs, sbomOf), k.OtherPlatforms
 	if k.State == registry.ImageIndexed || k.Coverage.Packages > 0 {
-		c := k.Coverage
-		out.Coverage = &pb.Coverage{Packages: int32(c.Packages), Covered: int32(c.Covered), NotCovered: int32(c.Bare),
-			Owned: int32(c.Owned), Waiting: int32(c.Waiting), SbomOnly: int32(c.OnlySBOMs), IndexOnly: int32(c.OnlyFiles)}
+		out.Coverage = coverageOf(k.Coverage)
 		d := k.Distribution
 		out.Distribution = &pb.Distribution{Id: d.ID, Version: d.Version, Name: d.Name}
 	}
@@ -62,6 +61,20 @@ func (s *server) GetInspection(ctx context.Context, r *pb.GetInspectionRequest) 
 		return nil, err
 	}
 	return inspectionOf(k), nil
+}
+
+// Inspector returns a function that returns the inspection of an image, or nil if the caller may not see it.
+func Inspector(findings *query.Service) func(context.Context, resource.UID, string) (*pb.Inspection, error) {
+	return func(ctx context.Context, repo resource.UID, digest string) (*pb.Inspection, error) {
+		k, err := findings.Inspect(ctx, finding.Image{Repo: repo, Reference: digest})
+		if errors.Is(err, fault.PermissionDenied) || errors.Is(err, fault.NotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return inspectionOf(k), nil
+	}
 }
 
 func packageOf(p registry.Package) *pb.Package {
@@ -109,7 +122,7 @@ func (s *server) ListFindings(ctx context.Context, r *pb.ListFindingsRequest) (*
 	p := wire.PageOf(ctx, got, findingOf)
 	return &pb.ListFindingsResponse{
 		Findings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Inspection: inspectionOf(known),
-		Incomplete: known.Incomplete,
+		Incomplete: known.Incomplete, Coverage: answerCoverageOf(known.Answer),
 	}, nil
 }
 
@@ -139,8 +152,23 @@ func findingOf(v finding.Finding) *pb.Finding {
 		Epss: epss, EpssPercentile: percentile,
 		State: pb.State(v.State), ExceptionUid: string(v.Exception), ExceptionExpireTime: wire.Time(v.ExceptionExpires),
 		CloseTime: wire.Time(v.CloseTime), CloseReason: pb.CloseReason(v.CloseReason), OpenedBy: v.OpenedBy,
-		ClosedBy: v.ClosedBy,
+		ClosedBy: v.ClosedBy, FixedVersion: v.FixedVersion, AdvisedVersion: v.Advice,
+		Evidence: wire.Convert(v.Evidence, evidenceOf), SeveritySource: v.SeveritySource,
+		Ratings: wire.Convert(v.Ratings, ratingOf),
 	}
+}
+
+func ratingOf(r finding.Rating) *pb.Rating {
+	p := &pb.Rating{Source: r.Source, Severity: pb.Severity(r.Severity), Vendor: r.Vendor, AdvisoryId: r.Advisory}
+	if r.Score > 0 {
+		p.Score = strconv.FormatFloat(r.Score, 'f', 1, 64)
+	}
+	return p
+}
+
+func evidenceOf(e finding.Evidence) *pb.Evidence {
+	return &pb.Evidence{AdvisoryUid: string(e.Advisory), AdvisoryId: e.ID, Summary: e.Summary, Fixes: e.Fixes,
+		FixedVersion: e.FixedVersion}
 }
 
 func affectedImageOf(i query.AffectedImage) *pb.AffectedImage {
@@ -162,11 +190,14 @@ func (s *server) ListAffectedImages(
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.Findings.AffectedImages(ctx, r.GetAdvisoryId(), query.Place{Group: group}, wire.Params(r))
+	got, c, err := s.Findings.AffectedImages(ctx, r.GetAdvisoryId(), query.Place{Group: group}, wire.Params(r))
+	if err != nil {
+		return nil, err
+	}
 	p := wire.PageOf(ctx, got, affectedImageOf)
 	return &pb.ListAffectedImagesResponse{
-		Images: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
-	}, err
+		Images: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Coverage: answerCoverageOf(c),
+	}, nil
 }
 
 func (s *server) SearchPackages(ctx context.Context, r *pb.SearchPackagesRequest) (*pb.SearchPackagesResponse, error) {
@@ -174,9 +205,13 @@ func (s *server) SearchPackages(ctx context.Context, r *pb.SearchPackagesRequest
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.Findings.Search(ctx, r.GetPurl(), r.GetRange(), query.Place{Group: group}, wire.Params(r))
+	got, c, err := s.Findings.SearchWithCoverage(
+		ctx, r.GetPurl(), r.GetRange(), query.Place{Group: group}, wire.Params(r))
+	if err != nil {
+		return nil, err
+	}
 	p := wire.PageOf(ctx, got, affectedImageOf)
 	return &pb.SearchPackagesResponse{
-		Images: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
-	}, err
+		Images: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Coverage: answerCoverageOf(c),
+	}, nil
 }

@@ -31,5 +31,8 @@ func newFindingOf(f vuln.NewFinding) *pb.FindingNews_NewFinding {
 	if score := float64(f.Score) / 10; score > 0 {
 		out.Severity, out.Score = pb.Severity(finding.SeverityOf(score)), strconv.FormatFloat(score, 'f', 1, 64)
 	}
+	if f.Severity > 0 {
+		out.Severity = pb.Severity(f.Severity)
+	}
 	return out
 }

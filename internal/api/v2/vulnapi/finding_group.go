@@ -28,15 +28,6 @@ func groupFindingOf(v query.GroupFinding) *pb.Finding {
 	return out
 }
 
-func groupCoverageOf(c query.GroupCoverage) *pb.GroupCoverage {
-	p := c.Packages
-	return &pb.GroupCoverage{
-		Images: int32(c.Images), Indexed: int32(c.Indexed), Waiting: int32(c.Waiting), NotUnderstood: int32(c.NotUnderstood),
-		Packages: &pb.Coverage{Packages: int32(p.Packages), Covered: int32(p.Covered), NotCovered: int32(p.Bare),
-			Owned: int32(p.Owned), Waiting: int32(p.Waiting)},
-	}
-}
-
 func (s *server) ListGroupFindings(
 	ctx context.Context, r *pb.ListGroupFindingsRequest,
 ) (*pb.ListGroupFindingsResponse, error) {
@@ -60,7 +51,8 @@ func (s *server) ListGroupFindings(
 	}
 	p := wire.PageOf(ctx, got, groupFindingOf)
 	return &pb.ListGroupFindingsResponse{
-		Findings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Coverage: groupCoverageOf(covered),
+		Findings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
+		Coverage: answerCoverageOf(covered),
 	}, nil
 }
 
@@ -76,7 +68,7 @@ func (s *server) GetSummary(ctx context.Context, r *pb.GetSummaryRequest) (*pb.G
 	p := wire.PageOf(ctx, got, summaryRowOf)
 	return &pb.GetSummaryResponse{
 		Rows: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Total: findingCountsOf(sum.Total),
-		Coverage: groupCoverageOf(sum.Coverage),
+		Coverage: answerCoverageOf(sum.Coverage),
 		Series: wire.Convert(sum.Series, func(p query.Point) *pb.SummaryPoint {
 			return &pb.SummaryPoint{Time: wire.Time(p.Time), Counts: bySeverityOf(p.Open)}
 		}),

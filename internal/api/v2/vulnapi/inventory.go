@@ -40,7 +40,8 @@ func (s *server) PushInventory(ctx context.Context, r *pb.PushInventoryRequest) 
 	if err != nil {
 		return nil, err
 	}
-	snapshot := inventory.Snapshot{Group: group, Place: r.GetPlace(), Entries: wire.Convert(r.GetEntries(), readEntry)}
+	snapshot := inventory.Snapshot{Group: group, Place: r.GetPlace(), Entries: wire.Convert(r.GetEntries(), readEntry),
+		Empty: r.GetEmpty()}
 	if r.GetTtl() != nil {
 		if snapshot.Life = r.GetTtl().AsDuration(); r.GetTtl().CheckValid() != nil || snapshot.Life == 0 {
 			return nil, fault.Field("ttl", "must be between one minute and 90 days")

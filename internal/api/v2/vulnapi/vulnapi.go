@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inventory"
 	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
+	"github.com/holdfast-dev/holdfast/internal/vuln/trend"
 )
 
 // Services are the services that the methods call.
@@ -23,6 +24,7 @@ type Services struct {
 	Policy    *policy.Service
 	Blast     *blast.Service
 	Inventory *inventory.Service
+	Trends    *trend.Service
 }
 
 // A server implements the gRPC services.
@@ -42,13 +44,14 @@ type server struct {
 	advisoriespb.UnsafeAdvisoryFeedsServiceServer
 
 	Services
-	dir string // folder for temporary files; "": the system's temporary folder
+	dir   string // folder for temporary files; "": the system's temporary folder
+	spool *spool
 }
 
 // Register adds the gRPC services to r. dir is the folder that stores documents during
 // their import. "" is the system's temporary folder.
 func Register(r grpc.ServiceRegistrar, services Services, dir string) {
-	s := &server{Services: services, dir: dir}
+	s := &server{Services: services, dir: dir, spool: newSpool()}
 	findingspb.RegisterFindingsServiceServer(r, s)
 	findingspb.RegisterGroupFindingsServiceServer(r, s)
 	findingspb.RegisterExploitedServiceServer(r, s)

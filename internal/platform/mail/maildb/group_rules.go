@@ -1,10 +1,10 @@
 package maildb
 
 import (
-	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/grouprule"
 )
 
 // GroupRules returns what happens to the rows of this package's tables when their group is deleted.
-func GroupRules() []store.GroupRule {
-	return []store.GroupRule{store.KeptAfterGroup("mails", "a message is deleted a day after it was sent or has expired")}
+func GroupRules() []grouprule.Rule {
+	return []grouprule.Rule{grouprule.Keeps("mails", "a message is deleted a day after it was sent or has expired")}
 }

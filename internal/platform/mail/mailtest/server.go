@@ -17,6 +17,8 @@ import (
 
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
+
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // A Server is an SMTP server that keeps the messages that it receives.
@@ -107,13 +109,8 @@ func (s *Server) Users() []string {
 // takes too long.
 func (s *Server) Await(t testing.TB, n int) []Message {
 	t.Helper()
-	for until := time.Now().Add(90 * time.Second); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
-		if got := s.Messages(); len(got) >= n {
-			return got
-		}
-	}
-	t.Fatalf("%d messages, want %d", len(s.Messages()), n)
-	return nil
+	testkit.Until(t, func() bool { return len(s.Messages()) >= n })
+	return s.Messages()
 }
 
 type session struct {

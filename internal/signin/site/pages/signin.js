@@ -1,7 +1,10 @@
 // What the pages do with a script: passkeys, which cannot do without one, showing
-// a password, and copying codes. Its buttons are hidden where it does not run.
+// a password, copying codes, and forgetting the console's tab at the sign-out. Its buttons are hidden where it does not run.
 (() => {
   "use strict";
+  // The next person in this tab does not see what was opened in the console.
+  if (document.querySelector("[data-signed-out]")) sessionStorage.clear();
+
   for (const button of document.querySelectorAll("[data-show]")) {
     const input = button.previousElementSibling;
     const show = (shown) => {

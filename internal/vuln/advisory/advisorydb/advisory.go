@@ -47,6 +47,7 @@ func (r *advisoryRow) advisory() (a vuln.Advisory, err error) {
 		return a, fmt.Errorf("decode advisory %s: %w", r.uid, err)
 	}
 	a.UID, a.Source.Digest = r.uid, r.digest
+	a.Aliases, a.Fixes = vuln.SplitRelations(a.ID, a.Aliases, a.Fixes)
 	a.CreateTime, a.UpdateTime = store.FromMS(r.created), store.FromMS(r.updated)
 	for i := range a.Events {
 		a.Events[i].UID = a.UID + "/" + a.Events[i].UID

@@ -4,15 +4,19 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // Sources of changes that do not come from a feed.
 const (
-	SourceImport = "import"
-	SourceAPI    = "api"
+	SourceImport  = "import"
+	SourceAPI     = "api"
+	SourceUpgrade = "upgrade" // the conversion of advisories that an earlier version stored
 )
 
 type sourceKey struct{}
@@ -39,10 +43,25 @@ func (t Tx) recordChanges(ctx context.Context, group resource.UID, drafts ...dra
 		return err
 	}
 	var ecosystems []string
+	var affected []vuln.Affected
 	for _, d := range drafts {
 		ecosystems = appendEcosystems(ecosystems, d.a.Affected)
+		affected = append(affected, d.a.Affected...)
+	}
+	if err := t.addMavenNames(ctx, group, affected...); err != nil {
+		return err
 	}
 	return t.addEcosystems(ctx, group, ecosystems)
+}
+
+// RepeatChanges queues advisories for a comparison with packages, although they have not changed. roots contains the
+// key of the organization of each advisory, by the key of the advisory.
+func RepeatChanges(ctx context.Context, t *store.Tx, roots map[int64]int64) error {
+	var rows [][]any
+	for _, advisory := range slices.Sorted(maps.Keys(roots)) {
+		rows = append(rows, []any{roots[advisory], advisory, SourceUpgrade})
+	}
+	return t.InsertRows(ctx, `INSERT INTO advisory_changes (root, advisory, source)`, rows, ``)
 }
 
 // Changes are changes of advisories in one organization.

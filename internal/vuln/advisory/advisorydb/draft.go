@@ -64,6 +64,8 @@ func newDraft(group resource.UID, a vuln.Advisory) (draft, error) {
 		e := &a.Events[i]
 		e.UID = e.UID[strings.LastIndexByte(string(e.UID), '/')+1:]
 	}
+	// The stored aliases contain the names of both relations, because the previous version knows only one.
+	a.Aliases = vuln.JoinRelations(a.Aliases, a.Fixes)
 	body, err := json.Marshal(a)
 	if err != nil {
 		return d, fmt.Errorf("encode advisory: %w", err)

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
 
 // appendEcosystems appends the ecosystems of affected packages that the list does not contain yet.
@@ -31,25 +31,40 @@ func (t Tx) addEcosystems(ctx context.Context, group resource.UID, ecosystems []
 	return t.InsertRows(ctx, `INSERT INTO advisory_ecosystems (ecosystem, grp)`, rows, ` ON CONFLICT DO NOTHING`)
 }
 
-// CoveredEcosystems reports for each ecosystem whether an advisory in reach is about it. An advisory about a whole
-// ecosystem, such as Debian, covers all of its releases, such as Debian:12. An advisory about one release also covers
-// the ecosystem without a release.
+// CoveredEcosystems reports for each ecosystem whether an advisory in reach is about it, as version.SameEcosystem
+// defines it. An advisory about a whole ecosystem, such as Debian, covers all of its releases, such as Debian:12. An
+// advisory about one release also covers the ecosystem without a release.
 func (s *Store) CoveredEcosystems(ctx context.Context, r store.Reach, ecosystems []string) (map[string]bool, error) {
 	covered := map[string]bool{}
-	conditions := groupConditions(store.Visible(false, r, resource.UIDFilter{}))
+	advised := map[string][]string{} // ecosystems of the advisories, by their names without a release
 	for _, e := range ecosystems {
-		base, _, _ := strings.Cut(e, ":")
-		for _, c := range conditions {
-			n := len(c.args)
-			text := fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM advisory_ecosystems
-				WHERE %s AND (ecosystem IN ($%d, $%d) OR ecosystem >= $%d AND ecosystem < $%d) LIMIT 1) AS x`,
-				c.text, n+1, n+2, n+3, n+4)
-			var found int
-			if err := s.Row(ctx, text, append(slices.Clone(c.args), e, base, e+":", e+";"), &found); err != nil {
-				return nil, err
+		for _, base := range version.Bases(e) {
+			if _, ok := advised[base]; !ok {
+				found, err := s.advisedEcosystems(ctx, r, base)
+				if err != nil {
+					return nil, err
+				}
+				advised[base] = found
 			}
-			covered[e] = covered[e] || found > 0
+			covered[e] = covered[e] || slices.ContainsFunc(advised[base], func(a string) bool {
+				return version.SameEcosystem(e, a)
+			})
 		}
 	}
 	return covered, nil
+}
+
+// advisedEcosystems returns the ecosystems of the advisories in reach whose name without a release is base.
+func (s *Store) advisedEcosystems(ctx context.Context, r store.Reach, base string) (found []string, _ error) {
+	for _, c := range groupConditions(store.Visible(false, r, resource.UIDFilter{})) {
+		n := len(c.args)
+		text := fmt.Sprintf(`SELECT DISTINCT ecosystem FROM advisory_ecosystems
+			WHERE %s AND (ecosystem = $%d OR ecosystem >= $%d AND ecosystem < $%d)`, c.text, n+1, n+2, n+3)
+		names, err := store.ReadColumn[string](ctx, s.Rows, text, append(slices.Clone(c.args), base, base+":", base+";")...)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, names...)
+	}
+	return found, nil
 }

@@ -1,6 +1,7 @@
 package advisorydb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -168,4 +169,23 @@ func (s *Store) RecordFeedResult(
 		WHERE uid = $1 AND address = $5 AND format = $6`,
 		string(f.UID), string(text), nonNil(state), store.MS(due), f.Address, string(f.Format))
 	return err
+}
+
+// FeedResults returns the names and the last results of the feeds of the given groups and all groups below them, up to
+// n. None of the given groups may be below another. Feeds that were never read come first, then the oldest.
+func (s *Store) FeedResults(ctx context.Context, under []resource.UID, n int) ([]vuln.AdvisoryFeed, error) {
+	q := store.Query{Engine: s.Engine}
+	text := fmt.Sprintf(`SELECT t.uid, t.name, t.paused, t.last FROM %s AS s CROSS JOIN advisory_feeds AS t
+		WHERE t.uid >= s.v AND t.uid < s.v || '0'`, s.Engine.Unnest(&q, texts(under)))
+	found, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (f vuln.AdvisoryFeed, err error) {
+		var last []byte
+		if err = row.Scan(&f.UID, &f.Name, &f.Paused, &last); err == nil {
+			err = json.Unmarshal(last, &f.Last)
+		}
+		return f, err
+	}, text, q.Args...)
+	slices.SortFunc(found, func(a, b vuln.AdvisoryFeed) int {
+		return cmp.Or(a.Last.Current.Compare(b.Last.Current), cmp.Compare(a.UID, b.UID))
+	})
+	return found[:min(len(found), n)], err
 }

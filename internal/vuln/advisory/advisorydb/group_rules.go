@@ -5,22 +5,24 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/grouprule"
 )
 
 // GroupRules returns what happens to the rows of this package's tables when their group is deleted.
-func GroupRules() []store.GroupRule {
-	rules := []store.GroupRule{
-		store.BlocksGroup("advisories", "parent", "advisories"),
-		store.BlocksGroup("advisory_feeds", "parent", "advisory feeds"),
-		store.DeletedWithGroup("advisory_partitions", deletePartitions),
-		store.DeletedWithGroup("advisory_generations", func(ctx context.Context, t *store.Tx, group resource.UID) error {
+func GroupRules() []grouprule.Rule {
+	rules := []grouprule.Rule{
+		grouprule.Blocks("advisories", "parent", "advisories"),
+		grouprule.Blocks("advisory_feeds", "parent", "advisory feeds"),
+		grouprule.Deletes("advisory_partitions", deletePartitions),
+		grouprule.Deletes("advisory_generations", func(ctx context.Context, t *store.Tx, group resource.UID) error {
 			return t.Later(ctx, `DELETE FROM advisory_generations WHERE grp = $1`, string(group))
 		}),
-		store.DeletedByForeignKey("exploit_lists"),
-		store.KeptAfterGroup("advisory_changes", "the matcher still has to remove the matches of the deleted advisories"),
-		store.KeptAfterGroup("advisory_ecosystems", "nobody can list advisories in a deleted group, so no query finds them"),
+		grouprule.Cascades("exploit_lists"),
+		grouprule.Keeps("advisory_changes", "the matcher still has to remove the matches of the deleted advisories"),
+		grouprule.Keeps("maven_names", "only advisories of the organization are compared by these names"),
+		grouprule.Keeps("advisory_ecosystems", "nobody can list advisories in a deleted group, so no query finds them"),
 	}
-	return append(rules, store.BelongsTo("advisories", "advisory_texts")...)
+	return append(rules, grouprule.BelongsTo("advisories", "advisory_texts")...)
 }
 
 // deletePartitions deletes the partitions of the advisories of a group, and their counters.

@@ -22,7 +22,8 @@ type ImportEvent struct {
 }
 
 // ImportAdvisories stores the records that are new in the group or differ from the stored ones, in one transaction with
-// one event. Every record must have an ID, and the IDs must be unique. The result counts all records.
+// one event. It skips a record whose source changed the stored record later. Every record must have an ID, and the IDs
+// must be unique. The result counts all records.
 //
 // It returns fault.NotFound if the group does not exist.
 func (s *Store) ImportAdvisories(
@@ -51,7 +52,6 @@ func (s *Store) importOnce(
 	}
 	var drafts []draft
 	var changed []vuln.Advisory
-	var unchanged, withdrawn int64
 	asOf := s.Time()
 	for _, a := range records {
 		have, ok := known[a.ID]
@@ -64,32 +64,38 @@ func (s *Store) importOnce(
 			}
 			drafts = append(drafts, d)
 		case sameRecord(have, a.Source.Digest):
-			unchanged++
+			done.Unchanged++
 			continue
 		default:
 			changed = append(changed, a)
+			continue
 		}
 		if !a.DeleteTime.IsZero() {
-			withdrawn++
+			done.Withdrawn++
 		}
 	}
-	done = vuln.ImportResult{Created: int64(len(drafts)), Updated: int64(len(changed)), Unchanged: unchanged,
-		Withdrawn: withdrawn}
+	done.Created = int64(len(drafts))
 	if len(drafts)+len(changed) == 0 {
 		return done, s.requireGroup(ctx, group)
 	}
-	return done, s.write(ctx, func(t Tx) error {
+	counts := done
+	err = s.write(ctx, func(t Tx) error {
+		done = counts // this function may run more than once
 		if err := t.RequireGroup(ctx, group); err != nil {
 			return err
 		}
 		if err := t.appendAdvisories(ctx, group, drafts); err != nil {
 			return err
 		}
-		if err := t.updateImported(ctx, group, changed); err != nil {
+		if err := t.updateImported(ctx, group, changed, &done); err != nil {
 			return err
+		}
+		if done.Created+done.Updated == 0 {
+			return nil
 		}
 		return t.Emit(ctx, resource.AdvisoriesImported, group, group, nil, ImportEvent{done, source, ""})
 	})
+	return done, err
 }
 
 // requireGroup returns fault.NotFound if the group does not exist.
@@ -117,8 +123,11 @@ func withIDs(e engine.Engine, columns string, group resource.UID, ids []string) 
 		e.Lookup("advisories", `t.parent = `+q.Arg(store.Segment(group))+` AND t.advisory_id = s.v`), q.Args
 }
 
-// updateImported merges changed records into the group's advisories with the same IDs.
-func (t Tx) updateImported(ctx context.Context, group resource.UID, changed []vuln.Advisory) error {
+// updateImported merges changed records into the group's advisories with the same IDs, and counts them. It skips
+// records that are older than the stored ones.
+func (t Tx) updateImported(
+	ctx context.Context, group resource.UID, changed []vuln.Advisory, done *vuln.ImportResult,
+) error {
 	for _, next := range changed {
 		var uid resource.UID
 		err := t.Row(ctx, `SELECT uid FROM advisories WHERE parent = $1 AND advisory_id = $2`,
@@ -129,6 +138,13 @@ func (t Tx) updateImported(ctx context.Context, group resource.UID, changed []vu
 		before, place, err := t.lockAdvisory(ctx, uid)
 		if err != nil {
 			return err
+		}
+		if next.IsOlder(before) {
+			done.Older++
+			continue
+		}
+		if done.Updated++; !next.DeleteTime.IsZero() {
+			done.Withdrawn++
 		}
 		after := before.Merge(next)
 		after.UpdateTime = t.DB.TimeAfter(before.UpdateTime)

@@ -125,6 +125,55 @@ func (s *Store) KeysByName(ctx context.Context, r store.Reach, name string) ([]i
 	return s.keysWithNames(ctx, groupsOf(parts), generations, slices.Compact(names))
 }
 
+// HasAdvisories reports whether one of the groups has an advisory. Groups below them are not considered.
+func (s *Store) HasAdvisories(ctx context.Context, groups []resource.UID) (bool, error) {
+	keys := make([]int64, len(groups))
+	for i, g := range groups {
+		keys[i] = store.Segment(g)
+	}
+	q := store.Query{Engine: s.Engine}
+	var n int
+	err := s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s WHERE EXISTS (SELECT 1 FROM advisories AS t
+		WHERE t.parent = s.v)`, s.Engine.Unnest(&q, keys)), q.Args, &n)
+	return n > 0, err
+}
+
+// recordBatch is the number of names that Records looks up with one statement.
+const recordBatch = 500
+
+// Records returns the records in reach that describe one of the named vulnerabilities, and not only fix it. Names are
+// the ID, an alias or the legacy ID of a record. Withdrawn records are left out.
+func (s *Store) Records(ctx context.Context, r store.Reach, names []string) (records []vuln.Advisory, _ error) {
+	sc := store.Visible(false, r, resource.UIDFilter{})
+	if sc.Empty() || len(names) == 0 {
+		return nil, nil
+	}
+	parts, err := s.partitions(ctx, sc)
+	if err != nil {
+		return nil, err
+	}
+	generations, err := s.generations(ctx, sc)
+	if err != nil {
+		return nil, err
+	}
+	for batch := range slices.Chunk(names, recordBatch) {
+		keys, err := s.keysWithNames(ctx, groupsOf(parts), generations, batch)
+		if err != nil {
+			return nil, err
+		}
+		found, err := s.AdvisoriesByKey(ctx, keys)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range found {
+			if len(a.Fixes) == 0 && a.DeleteTime.IsZero() && !vuln.IsBugFix(a.ID) {
+				records = append(records, a)
+			}
+		}
+	}
+	return records, nil
+}
+
 // keysWithNames returns the keys of the advisories whose ID, alias or legacy ID is one of names, each once, in order.
 func (s *Store) keysWithNames(
 	ctx context.Context, groups []resource.UID, generations []groupGenerations, names []string,

@@ -534,8 +534,8 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// TestRelated checks that the CVEs under "related" become aliases for AlmaLinux and Rocky Linux, which list the fixed
-// CVEs there, but not for databases that list other vulnerabilities there.
+// TestRelated checks that advisories of AlmaLinux and Rocky Linux fix the CVEs under "related", but not records of
+// databases that list other vulnerabilities there. Fixed CVEs are never aliases.
 func TestRelated(t *testing.T) {
 	record := func(id, fields string) vuln.Advisory {
 		text := strings.Replace(osv(id), "{",
@@ -551,9 +551,40 @@ func TestRelated(t *testing.T) {
 		{"RLSA-2024:2447", `"upstream": ["CVE-2024-1"], `, []string{"CVE-2024-1"}},
 		{"GHSA-aaaa-bbbb-cccc", "", nil},
 	} {
-		got := slices.Sorted(slices.Values(record(tt.id, tt.fields).Aliases))
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s %s has the aliases %v, want %v", tt.id, tt.fields, got, tt.want)
+		a := record(tt.id, tt.fields)
+		if got := slices.Sorted(slices.Values(a.Fixes)); !slices.Equal(got, tt.want) || len(a.Aliases) > 0 {
+			t.Errorf("%s %s fixes %v, want %v; aliases %v", tt.id, tt.fields, got, tt.want, a.Aliases)
+		}
+	}
+}
+
+// TestVendorSeverity checks that the severities of vendors are read from the fields in which they are published.
+func TestVendorSeverity(t *testing.T) {
+	affected := func(ecosystem, fields string) string {
+		return `"affected": [{"package": {"ecosystem": "` + ecosystem + `", "name": "a"}, ` + fields + `}]`
+	}
+	for fields, want := range map[string][2]string{
+		`"database_specific": {"severity": "HIGH", "cwe_ids": ["CWE-1"]}`:                           {"HIGH", ""},
+		`"database_specific": {"severity": {"x": "HIGH"}, "urgency": 7}`:                            {"", ""},
+		`"database_specific": "HIGH"`:                                                               {"", ""},
+		`"severity": [{"type": "Ubuntu", "score": "medium"}]`:                                       {"medium", ""},
+		affected("Debian:12", `"ecosystem_specific": {"urgency": "low"}`):                           {"", "low"},
+		affected("Ubuntu:22.04", `"database_specific": {"ubuntu_priority": "negligible"}`):          {"", "negligible"},
+		affected("Debian:12", `"ecosystem_specific": {"urgency": "not yet assigned"}`):              {"", ""},
+		affected("npm", `"database_specific": {"severity": "LOW"}, "ecosystem_specific": {"a": 1}`): {"", "LOW"},
+	} {
+		text := `{"id": "A-1", "modified": "2026-01-02T00:00:00Z", ` + fields + `}`
+		got := records(t, "f", []byte(text), format.Limits{})[0]
+		if got.Err != nil {
+			t.Errorf("%s: %v", fields, got.Err)
+			continue
+		}
+		word := ""
+		for _, v := range got.Advisory.Affected {
+			word = v.VendorSeverity
+		}
+		if got.Advisory.VendorSeverity != want[0] || word != want[1] {
+			t.Errorf("%s: %q, for the package %q", fields, got.Advisory.VendorSeverity, word)
 		}
 	}
 }

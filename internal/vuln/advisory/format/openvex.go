@@ -209,6 +209,7 @@ func vexAdvisory(doc vexDocument, s vexStatement, p vexProduct) vuln.Advisory {
 		Aliases: union([]string{name}, s.Vulnerability.Aliases),
 	}
 	a.Aliases = slices.DeleteFunc(a.Aliases, func(alias string) bool { return alias == id || alias == "" })
+	a.Aliases, a.Fixes = vuln.Relate(id, a.Aliases, nil, nil)
 	v, number := vexAffectedBy(p.name())
 	switch {
 	case s.Status == vexNotAffected:
@@ -276,7 +277,7 @@ func vexEvent(doc vexDocument, s vexStatement, number string) vuln.AdvisoryEvent
 
 // vexMerge merges two advisories with the same ID.
 func vexMerge(a, b vuln.Advisory) vuln.Advisory {
-	a.Aliases = union(a.Aliases, b.Aliases)
+	a.Aliases, a.Fixes = union(a.Aliases, b.Aliases), union(a.Fixes, b.Fixes)
 	for _, e := range b.Events { // a statement about several products is one event
 		if !slices.ContainsFunc(a.Events, func(o vuln.AdvisoryEvent) bool { return reflect.DeepEqual(o, e) }) {
 			a.Events = append(a.Events, e)

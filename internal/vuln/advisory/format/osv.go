@@ -27,7 +27,7 @@ const gitEcosystem = "GIT"
 func readOSV(text string) (vuln.Advisory, error) {
 	a := vuln.Advisory{}
 	r := newReader(text)
-	var extension string // JSON of the member extensionKey in database_specific
+	var specific specificFields
 	var upstream, related []string
 	for key := range r.object {
 		switch key {
@@ -50,13 +50,13 @@ func readOSV(text string) (vuln.Advisory, error) {
 		case "details":
 			a.Details = r.text()
 		case "severity":
-			a.Severities = r.severities()
+			a.Severities = r.severities(&a.VendorSeverity)
 		case "affected":
 			a.Affected = r.affected()
 		case "references":
 			a.References = r.references()
 		case "database_specific":
-			extension = r.extension()
+			specific = r.specific()
 		case "@context", "statements":
 			return a, errOpenVEX
 		case "packages":
@@ -71,41 +71,30 @@ func readOSV(text string) (vuln.Advisory, error) {
 	if a.ID == "" {
 		return a, errors.New("has no id")
 	}
-	setOSVSource(&a, text, upstream, related)
+	a.VendorSeverity = cmp.Or(a.VendorSeverity, specific.severity)
+	setOSVSource(&a, text, specific.extension, upstream, related)
 	nameArtifact(&a)
-	if extension != "" {
-		return a, readExtension(extension, &a)
+	if specific.extension != "" {
+		return a, readExtension(specific.extension, &a)
 	}
 	a.Author = databaseOf(a.ID)
 	a.Events = osvEvents(a)
 	return a, nil
 }
 
-// setOSVSource sets the format and the digest of a record. It adds the vulnerabilities in upstream to the aliases, and
-// the CVEs in related if namesUpstreamRelated reports true.
-func setOSVSource(a *vuln.Advisory, text string, upstream, related []string) {
+// setOSVSource sets the format, the digest and the relations of a record. A record with Holdfast's extension has exact
+// relations. In other records they depend on the source, see vuln.Relate.
+func setOSVSource(a *vuln.Advisory, text, extension string, upstream, related []string) {
 	a.Source.Format = "osv"
 	a.Source.Digest = digest(strings.TrimSpace(text))
-	if len(upstream) == 0 && namesUpstreamRelated(a.ID) {
-		upstream = cvesOf(related)
+	if a.VendorSeverity != "" { // version 0.1.0 did not store it, so the record must differ from the stored one
+		a.Source.Digest = digest("vendor severity\n" + strings.TrimSpace(text))
 	}
-	a.Aliases = union(a.Aliases, upstream)
-}
-
-// namesUpstreamRelated reports whether the record with an ID comes from a distribution that lists the fixed
-// vulnerabilities under "related". In other databases "related" contains different vulnerabilities.
-func namesUpstreamRelated(id string) bool {
-	return slices.ContainsFunc([]string{"ALSA-", "ALBA-", "ALEA-", "RLSA-", "RXSA-"}, func(prefix string) bool {
-		return strings.HasPrefix(id, prefix)
-	})
-}
-
-// cvesOf returns the CVEs among names.
-func cvesOf(names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		_, ok := vuln.ParseCVE(name)
-		return !ok
-	})
+	if extension != "" {
+		a.Fixes = upstream
+		return
+	}
+	a.Aliases, a.Fixes = vuln.Relate(a.ID, a.Aliases, upstream, related)
 }
 
 // digest returns a hash of a record, by which an import detects changes.
@@ -131,12 +120,16 @@ func (r *reader) time() time.Time {
 	return t.UTC().Truncate(time.Millisecond)
 }
 
-// severities reads CVSS vectors, and skips severities of other types.
-func (r *reader) severities() []vuln.Severity {
+// severities reads CVSS vectors. It sets vendor to a severity in the words of a vendor, such as the priority of Ubuntu.
+// Other severities are skipped.
+func (r *reader) severities(vendor *string) []vuln.Severity {
 	var severities []vuln.Severity
 	for range r.array {
 		var kind, score string
 		r.textFields(textField{"type", &kind}, textField{"score", &score})
+		if vuln.RatingOf(score) > 0 {
+			*vendor = score
+		}
 		if t := severityType(kind); t != vuln.SeverityUnspecified && r.err == nil {
 			s := vuln.Severity{Type: t, Score: score}
 			if err := CheckSeverity(s); err != nil {
@@ -168,11 +161,13 @@ func (r *reader) affected() []vuln.Affected {
 				r.textFields(textField{"ecosystem", &v.Ecosystem}, textField{"name", &v.Name},
 					textField{"purl", &v.PURL})
 			case "severity":
-				v.Severities = r.severities()
+				v.Severities = r.severities(&v.VendorSeverity)
 			case "ranges":
 				v.Ranges = r.ranges()
 			case "versions":
 				v.Versions = r.texts()
+			case "database_specific", "ecosystem_specific":
+				v.VendorSeverity = cmp.Or(v.VendorSeverity, r.specific().severity)
 			default:
 				r.skip()
 			}
@@ -231,19 +226,34 @@ func (r *reader) rangeEvents() []vuln.RangeEvent {
 	return events
 }
 
-// extension returns the text of Holdfast's part of database_specific, or "".
-func (r *reader) extension() string {
+// specificFields are the fields of a database_specific or an ecosystem_specific that Holdfast reads.
+type specificFields struct {
+	extension string // JSON of the member extensionKey, or ""
+	severity  string // severity in the words of the vendor, or ""
+}
+
+// severityKeys are the keys of severities in the words of vendors: GitHub's, Debian's and Ubuntu's.
+var severityKeys = []string{"severity", "urgency", "ubuntu_priority"}
+
+// specific reads a database_specific or an ecosystem_specific.
+func (r *reader) specific() (f specificFields) {
 	if r.next() != '{' {
 		r.skip()
-		return ""
+		return f
 	}
-	found := ""
 	for key := range r.object {
-		if text := r.raw(); key == extensionKey {
-			found = text
+		isSeverity := slices.Contains(severityKeys, key) && r.next() == '"'
+		switch text := r.raw(); {
+		case key == extensionKey:
+			f.extension = text
+		case isSeverity:
+			var word string
+			if json.Unmarshal([]byte(text), &word) == nil && vuln.RatingOf(word) > 0 {
+				f.severity = cmp.Or(f.severity, word)
+			}
 		}
 	}
-	return found
+	return f
 }
 
 // extensionKey is the key of Holdfast's part of database_specific.

@@ -51,14 +51,12 @@ func readSecDB(text string) ([]vuln.Advisory, error) {
 		found := map[string]vuln.Advisory{} // advisories of one package, by the ID of the vulnerability
 		for _, fixed := range slices.Sorted(maps.Keys(p.Pkg.SecFixes)) {
 			for _, entry := range p.Pkg.SecFixes[fixed] {
-				ids := secDBIDs(entry)
-				if len(ids) == 0 {
-					continue
+				for _, ids := range secDBVulnerabilities(entry) {
+					a := found[ids[0]]
+					a.Aliases = union(a.Aliases, ids)
+					a.Affected = secDBAffected(a.Affected, ecosystem, p.Pkg.Name, fixed)
+					found[ids[0]] = a
 				}
-				a := found[ids[0]]
-				a.Aliases = union(a.Aliases, ids)
-				a.Affected = secDBAffected(a.Affected, ecosystem, p.Pkg.Name, fixed)
-				found[ids[0]] = a
 			}
 		}
 		for _, id := range slices.Sorted(maps.Keys(found)) {
@@ -110,8 +108,27 @@ func (db secDB) ecosystem() string {
 	return base
 }
 
-// secDBIDs returns the IDs in an entry. An entry may contain several IDs of one vulnerability, and other words. An ID
-// starts with a capital letter and contains a hyphen.
+// secDBVulnerabilities returns the IDs of each vulnerability in an entry. Usually an entry contains the IDs of one
+// vulnerability. If it contains several CVEs, each of them is a vulnerability, and the other IDs are ignored, because
+// it is unknown which CVE they mean.
+func secDBVulnerabilities(entry string) (vulnerabilities [][]string) {
+	ids := secDBIDs(entry)
+	for _, id := range ids {
+		if vuln.IsCVE(id) {
+			vulnerabilities = append(vulnerabilities, []string{id})
+		}
+	}
+	switch {
+	case len(ids) == 0:
+		return nil
+	case len(vulnerabilities) <= 1:
+		return [][]string{ids}
+	}
+	return vulnerabilities
+}
+
+// secDBIDs returns the IDs in an entry. An entry may contain other words, too. An ID starts with a capital letter and
+// contains a hyphen.
 func secDBIDs(entry string) []string {
 	var ids []string
 	for word := range strings.FieldsSeq(entry) {

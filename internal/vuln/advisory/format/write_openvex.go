@@ -48,16 +48,18 @@ func (d *vexWriter) Write(a vuln.Advisory) error {
 			continue
 		}
 		fixed = union(fixed, e.FixedVersions())
-		s, ok := toVEX(a, e, fixed)
-		if !ok {
-			continue
-		}
-		text, err := json.Marshal(s)
-		if err != nil {
-			return fmt.Errorf("write %s: %w", a.ID, err)
-		}
-		if err := d.statement(text); err != nil {
-			return err
+		for _, names := range a.Vulnerabilities() {
+			s, ok := toVEX(a, names, e, fixed)
+			if !ok {
+				continue
+			}
+			text, err := json.Marshal(s)
+			if err != nil {
+				return fmt.Errorf("write %s: %w", a.ID, err)
+			}
+			if err := d.statement(text); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -91,18 +93,21 @@ func (d *vexWriter) Close() error {
 	return d.to.Flush()
 }
 
-// toVEX returns the statement for an event. fixed are the versions that earlier statements name as fixed. It returns
-// false if there is no product that the event is about.
-func toVEX(a vuln.Advisory, e vuln.AdvisoryEvent, fixed []string) (vexStatement, bool) {
+// toVEX returns the statement for an event about one of the advisory's vulnerabilities, which has the given names.
+// fixed are the versions that earlier statements name as fixed. It returns false if there is no product that the event
+// is about. If an advisory fixes vulnerabilities, its statements have different IDs, so that the vulnerabilities remain
+// separate when the document is imported.
+func toVEX(a vuln.Advisory, names []string, e vuln.AdvisoryEvent, fixed []string) (vexStatement, bool) {
 	s := vexStatement{
-		ID: statementPrefix + a.ID, Timestamp: e.CreateTime.UTC(), Vulnerability: vexVulnerability{Name: vexName(a)},
+		ID: statementPrefix + a.ID, Timestamp: e.CreateTime.UTC(),
+		Vulnerability: vexVulnerability{Name: vexName(a, names)},
 	}
-	s.Vulnerability.Aliases = slices.DeleteFunc(union([]string{a.ID}, a.Aliases),
-		func(id string) bool { return id == s.Vulnerability.Name })
-	if strings.HasPrefix(a.ID, vuln.AdvisoryIDPrefix) {
-		s.Vulnerability.Aliases = slices.DeleteFunc(s.Vulnerability.Aliases,
-			func(id string) bool { return id == a.ID })
+	if len(a.Fixes) > 0 {
+		s.ID += "/" + names[0]
 	}
+	s.Vulnerability.Aliases = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return name == s.Vulnerability.Name || name == a.ID && strings.HasPrefix(a.ID, vuln.AdvisoryIDPrefix)
+	})
 	switch e.Type {
 	case vuln.EventFalsePositive:
 		s.Status, s.Impact = vexNotAffected, e.Note
@@ -135,17 +140,17 @@ var vexActions = map[vuln.AdvisoryEventType]string{
 	vuln.EventPendingUpstreamFix: "A fix is expected from upstream.",
 }
 
-// vexName returns the best known ID of the vulnerability.
-func vexName(a vuln.Advisory) string {
-	for _, alias := range a.Aliases {
-		if strings.HasPrefix(alias, "CVE-") {
-			return alias
+// vexName returns the best known of a vulnerability's names.
+func vexName(a vuln.Advisory, names []string) string {
+	for _, name := range names {
+		if vuln.IsCVE(name) {
+			return name
 		}
 	}
-	if len(a.Aliases) > 0 && strings.HasPrefix(a.ID, vuln.AdvisoryIDPrefix) {
-		return a.Aliases[0]
+	if len(names) > 1 && names[0] == a.ID && strings.HasPrefix(a.ID, vuln.AdvisoryIDPrefix) {
+		return names[1]
 	}
-	return a.ID
+	return names[0]
 }
 
 // vexProducts returns the packages that an event is about, with their versions.

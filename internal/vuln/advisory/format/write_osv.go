@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,17 +17,18 @@ const osvSchema = "1.7.0"
 
 // An osvRecord is a record of OSV.
 type osvRecord struct {
-	SchemaVersion string                  `json:"schema_version"`
-	ID            string                  `json:"id"`
-	Modified      time.Time               `json:"modified"`
-	Published     time.Time               `json:"published,omitzero"`
-	Withdrawn     time.Time               `json:"withdrawn,omitzero"`
-	Aliases       []string                `json:"aliases,omitempty"`
-	Summary       string                  `json:"summary,omitempty"`
-	Details       string                  `json:"details,omitempty"`
-	Severity      []osvSeverity           `json:"severity,omitempty"`
-	Affected      []osvAffected           `json:"affected,omitempty"`
-	Specific      map[string]osvExtension `json:"database_specific,omitempty"`
+	SchemaVersion string         `json:"schema_version"`
+	ID            string         `json:"id"`
+	Modified      time.Time      `json:"modified"`
+	Published     time.Time      `json:"published,omitzero"`
+	Withdrawn     time.Time      `json:"withdrawn,omitzero"`
+	Aliases       []string       `json:"aliases,omitempty"`
+	Upstream      []string       `json:"upstream,omitempty"`
+	Summary       string         `json:"summary,omitempty"`
+	Details       string         `json:"details,omitempty"`
+	Severity      []osvSeverity  `json:"severity,omitempty"`
+	Affected      []osvAffected  `json:"affected,omitempty"`
+	Specific      map[string]any `json:"database_specific,omitempty"`
 
 	References []vuln.Reference `json:"references,omitempty"`
 }
@@ -41,6 +43,8 @@ type osvAffected struct {
 	Severity []osvSeverity `json:"severity,omitempty"`
 	Ranges   []osvRange    `json:"ranges,omitempty"`
 	Versions []string      `json:"versions,omitempty"`
+
+	Specific map[string]string `json:"database_specific,omitempty"`
 }
 
 type osvPackage struct {
@@ -68,16 +72,29 @@ func toOSV(a vuln.Advisory) osvRecord {
 	a = a.Current()
 	v := osvRecord{
 		SchemaVersion: osvSchema, ID: a.ID, Published: a.Source.Published, Withdrawn: a.DeleteTime,
-		Modified: cmp.Or(a.Source.Modified, a.UpdateTime), Aliases: a.Aliases, Summary: a.Summary, Details: a.Details,
-		Severity: toOSVSeverities(a.Severities), References: a.References,
+		Modified: cmp.Or(a.Source.Modified, a.UpdateTime), Aliases: a.Aliases, Upstream: a.Fixes,
+		Summary: a.Summary, Details: a.Details, Severity: toOSVSeverities(a.Severities), References: a.References,
 	}
 	for _, f := range a.Affected {
 		v.Affected = append(v.Affected, toOSVAffected(f))
 	}
-	if x := extensionOf(a); !reflect.DeepEqual(x, extensionOf(derived(a))) {
-		v.Specific = map[string]osvExtension{extensionKey: x}
+	aliases, fixes := vuln.Relate(a.ID, a.Aliases, a.Fixes, nil)
+	x := extensionOf(a)
+	if !reflect.DeepEqual(x, extensionOf(derived(a))) || !sameNames(aliases, a.Aliases) || !sameNames(fixes, a.Fixes) {
+		v.Specific = map[string]any{extensionKey: x}
+	}
+	if a.VendorSeverity != "" {
+		if v.Specific == nil {
+			v.Specific = map[string]any{}
+		}
+		v.Specific["severity"] = a.VendorSeverity
 	}
 	return v
+}
+
+// sameNames reports whether two lists contain the same names.
+func sameNames(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
 func toOSVSeverities(severities []vuln.Severity) []osvSeverity {
@@ -90,6 +107,9 @@ func toOSVSeverities(severities []vuln.Severity) []osvSeverity {
 
 func toOSVAffected(f vuln.Affected) osvAffected {
 	v := osvAffected{Versions: f.Versions, Severity: toOSVSeverities(f.Severities)}
+	if f.VendorSeverity != "" {
+		v.Specific = map[string]string{"severity": f.VendorSeverity}
+	}
 	if f.Ecosystem != gitEcosystem {
 		v.Package = &osvPackage{f.Ecosystem, f.Name, f.PURL}
 	}

@@ -26,7 +26,7 @@ func (d *secDBWriter) Write(a vuln.Advisory) error {
 	a = a.Current()
 	latest := a.Latest()
 	never := latest != nil && latest.Type == vuln.EventFalsePositive
-	name := secDBEntry(a)
+	entries := secDBEntries(a)
 	for _, v := range a.Affected {
 		if !d.wants(v) {
 			continue
@@ -44,20 +44,23 @@ func (d *secDBWriter) Write(a vuln.Advisory) error {
 		if d.fixes[v.Name] == nil {
 			d.fixes[v.Name] = map[string][]string{}
 		}
-		d.fixes[v.Name][fixed] = append(d.fixes[v.Name][fixed], name)
+		d.fixes[v.Name][fixed] = append(d.fixes[v.Name][fixed], entries...)
 	}
 	return nil
 }
 
-// secDBEntry returns the IDs of the vulnerability: the aliases, which scanners look for, and then the advisory's ID. It
-// omits an ID that Holdfast generated because the source has no IDs.
-func secDBEntry(a vuln.Advisory) string {
+// secDBEntries returns an entry for each vulnerability of an advisory, with its IDs: the aliases, which scanners look
+// for, and then the advisory's ID. It omits an ID that Holdfast generated because the source has no IDs.
+func secDBEntries(a vuln.Advisory) []string {
+	if len(a.Fixes) > 0 {
+		return a.Fixes
+	}
 	from := a.Source.Format
 	generated := strings.HasPrefix(a.ID, vuln.AdvisoryIDPrefix) && from != "" && from != string(OSV)
 	if generated && len(a.Aliases) > 0 {
-		return strings.Join(a.Aliases, " ")
+		return []string{strings.Join(a.Aliases, " ")}
 	}
-	return strings.Join(union(slices.Clone(a.Aliases), []string{a.ID}), " ")
+	return []string{strings.Join(union(slices.Clone(a.Aliases), []string{a.ID}), " ")}
 }
 
 // wants reports whether a package belongs in this secdb.

@@ -93,7 +93,7 @@ func TestOSVComesBackTheSame(t *testing.T) {
 
 func TestOSVOfOthersStaysTheirs(t *testing.T) {
 	text := written(t, format.OSV, format.Options{}, advisories(t, "osv.json", sample(t, "osv.json")))
-	if bytes.Contains(text, []byte("database_specific")) {
+	if bytes.Contains(text, []byte(`"holdfast":`)) {
 		t.Errorf("the record has an extension: %s", text)
 	}
 }
@@ -190,6 +190,9 @@ func TestOpenVEXOfEverything(t *testing.T) {
 		}
 	}
 	for _, a := range everything(t) {
+		if len(a.Fixes) > 0 { // it is read back as a separate advisory about each vulnerability
+			ids[a.ID] = !slices.ContainsFunc(a.Fixes, func(name string) bool { return !ids[a.ID+"/"+name] })
+		}
 		if ids[a.ID] != a.DeleteTime.IsZero() {
 			t.Errorf("%s, withdrawn %v, was read back: %v", a.ID, a.DeleteTime, ids[a.ID])
 		}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
@@ -13,17 +12,25 @@ import (
 
 // A Query checks whether a version is in ranges.
 type Query struct {
-	ecosystem, version string
-	rule               Rule
-	key, semver        Key // "" if the rule cannot order the version
+	release     release
+	version     string
+	module      string // module and stream of an rpm, such as php:8.1; "" if there is none, or if it is unknown
+	rule        Rule
+	key, semver Key // "" if the rule cannot order the version
 }
 
 // NewQuery returns a Query for a version of an ecosystem. It returns fault.InvalidArgument if the ecosystem's
 // rule cannot order the version. The ecosystem may be unknown, because lists of versions and SEMVER ranges do
 // not need its rule.
 func NewQuery(ecosystem, version string) (Query, error) {
-	q := Query{ecosystem: ecosystem, version: version}
-	rule, ok := RuleFor(ecosystem, "")
+	return NewPackageQuery(ecosystem, "", version)
+}
+
+// NewPackageQuery is like NewQuery for a package with a package URL, whose type decides how the versions of an unknown
+// ecosystem are ordered.
+func NewPackageQuery(ecosystem, purl, version string) (Query, error) {
+	q := Query{release: releaseOf(ecosystem), version: version, module: moduleOf(purl)}
+	rule, ok := RuleFor(ecosystem, purl)
 	if ok {
 		key, err := rule.Key(version)
 		if err != nil {
@@ -41,10 +48,10 @@ func NewQuery(ecosystem, version string) (Query, error) {
 	return q, nil
 }
 
-// In reports whether a contains the version. It returns false if a has another ecosystem or another release; an
-// ecosystem without a release means all its releases. In does not compare the names of packages.
+// In reports whether a contains the version. It returns false if a has another ecosystem, another release or another
+// product stream, as SameEcosystem defines it. In does not compare the names of packages.
 func (q Query) In(a vuln.Affected) (bool, error) {
-	if !SameEcosystem(q.ecosystem, a.Ecosystem) {
+	if !q.release.same(releaseOf(a.Ecosystem)) {
 		return false, nil
 	}
 	if slices.Contains(a.Versions, q.version) {
@@ -91,7 +98,7 @@ func (q Query) Affects(a vuln.Advisory, name string) bool {
 		return false
 	}
 	return slices.ContainsFunc(a.Affected, func(p vuln.Affected) bool {
-		if p.Name != name {
+		if p.Name != name || !q.sameStream(a, p) {
 			return false
 		}
 		in, err := q.In(p)
@@ -115,15 +122,6 @@ func Fixed(a vuln.Advisory, ecosystem, name string) (fixed []string) {
 		}
 	}
 	return fixed
-}
-
-// SameEcosystem reports whether two ecosystems have the same name and, if both have a release, the same release. The
-// releases 22.04 and 22.04:LTS are the same.
-func SameEcosystem(a, b string) bool {
-	if len(a) > len(b) {
-		a, b = b, a
-	}
-	return strings.HasPrefix(b, a) && (len(a) == len(b) || b[len(a)] == ':')
 }
 
 // onList reports whether a list contains the version in another spelling, such as

@@ -196,7 +196,7 @@ func TestParsePURL(t *testing.T) {
 			"7.88.1-10"},
 		"Debian, any": {"pkg:deb/debian/curl@7.88.1-10", "Debian", "curl", "7.88.1-10"},
 		"Ubuntu":      {"pkg:deb/ubuntu/curl@1?distro=ubuntu-22.04", "Ubuntu:22.04", "curl", "1"},
-		"Red Hat": {"pkg:rpm/redhat/kernel@4.18.0-553.el8?distro=redhat-8", "Red Hat", "kernel",
+		"Red Hat": {"pkg:rpm/redhat/kernel@4.18.0-553.el8?distro=redhat-8", "Red Hat:enterprise_linux:8", "kernel",
 			"4.18.0-553.el8"},
 		"Rocky": {"pkg:rpm/rocky-linux/kernel@1?distro=rocky-linux-9.3", "Rocky Linux:9",
 			"kernel", "1"},

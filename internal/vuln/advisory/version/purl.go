@@ -22,14 +22,18 @@ var registries = []struct{ ecosystem, purl string }{
 var distributions = []struct{ ecosystem, purl, namespace string }{
 	{"AlmaLinux", "rpm", "almalinux"}, {"Alpaquita", "apk", "alpaquita"}, {"Alpine", "apk", "alpine"},
 	{"Azure Linux", "rpm", "azure-linux"}, {"BellSoft Hardened Containers", "apk", "bellsoft-hardened-containers"},
-	{"CleanStart", "apk", "cleanstart"}, {"Debian", "deb", "debian"}, {"Echo", "deb", "echo"},
+	{"Chainguard", "apk", "chainguard"}, {"CleanStart", "apk", "cleanstart"}, {"Debian", "deb", "debian"},
+	{"Echo", "deb", "echo"},
 	{"Mageia", "rpm", "mageia"}, {"MinimOS", "apk", "minimos"}, {"Photon OS", "rpm", "photon"},
 	{"Red Hat", "rpm", "redhat"}, {"Rocky Linux", "rpm", "rocky-linux"}, {"SUSE", "rpm", "suse"},
 	{"Ubuntu", "deb", "ubuntu"}, {"Wolfi", "apk", "wolfi"}, {"openEuler", "rpm", "openeuler"},
 	{"openSUSE", "rpm", "opensuse"},
 
-	{"AlmaLinux", "rpm", "alma"}, {"Azure Linux", "rpm", "azurelinux"}, {"Red Hat", "rpm", "rhel"},
-	{"Rocky Linux", "rpm", "rocky"}, {"SUSE", "rpm", "sles"},
+	{"AlmaLinux", "rpm", "alma"}, {"Azure Linux", "rpm", "azurelinux"}, {"Azure Linux", "rpm", "mariner"},
+	{"Azure Linux", "rpm", "cbl-mariner"}, {"Red Hat", "rpm", "rhel"}, {"Rocky Linux", "rpm", "rocky"},
+	{"SUSE", "rpm", "sles"}, {"SUSE", "rpm", "sles_sap"}, {"SUSE", "rpm", "sled"}, {"SUSE", "rpm", "sle-micro"},
+	{"SUSE", "rpm", "sl-micro"}, {"SUSE", "rpm", "suse-microos"}, {"openSUSE", "rpm", "opensuse-leap"},
+	{"openSUSE", "rpm", "opensuse-tumbleweed"}, {"openSUSE", "rpm", "opensuse-leap-micro"},
 }
 
 const maxPURL = 1024
@@ -100,38 +104,13 @@ func purlEcosystem(p packageurl.PackageURL) string {
 	for _, d := range distributions {
 		if p.Type == d.purl && strings.EqualFold(p.Namespace, d.namespace) {
 			distro := p.Qualifiers.Map()["distro"]
-			return d.ecosystem + release(d.ecosystem, strings.TrimPrefix(distro, d.namespace+"-"))
+			return d.ecosystem + releaseSuffix(d.ecosystem, d.namespace, distro)
 		}
 	}
 	if p.Namespace != "" && distributionTypes[p.Type].read != nil {
 		return strings.ToUpper(p.Namespace[:1]) + p.Namespace[1:]
 	}
 	return p.Type
-}
-
-// debianNames are the numbers of Debian's releases by code name.
-var debianNames = map[string]string{"buster": "10", "bullseye": "11", "bookworm": "12", "trixie": "13", "forky": "14"}
-
-// release returns the suffix that OSV adds to the name of an ecosystem for a release. It returns "", which means all
-// releases, if the number is unknown.
-func release(ecosystem, number string) string {
-	if name, ok := debianNames[number]; ok {
-		number = name
-	}
-	if number == "" || !digit(number[0]) {
-		return ""
-	}
-	major, rest, _ := strings.Cut(number, ".")
-	switch ecosystem {
-	case "Alpine":
-		minor, _, _ := strings.Cut(rest, ".")
-		return ":v" + major + "." + minor
-	case "Ubuntu":
-		return ":" + number
-	case "Debian", "AlmaLinux", "Rocky Linux":
-		return ":" + major
-	}
-	return ""
 }
 
 // PURL returns the package URL of a package, without a version. It is the inverse of

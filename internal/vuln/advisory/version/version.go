@@ -41,16 +41,22 @@ var (
 	apk       = Rule{"apk", readAPK}
 )
 
+// JAR is Holdfast's ecosystem for Java archives that do not name their Maven group.
+const JAR = "jar"
+
 // ecosystems maps the names of ecosystems in OSV, without the release after the colon, to rules.
 var ecosystems = map[string]Rule{
 	"AlmaLinux": rpm, "Alpaquita": apk, "Alpine": apk, "Azure Linux": rpm, "BellSoft Hardened Containers": apk,
-	"Bioconductor": semver, "Bitnami": semver, "CRAN": dotted, "CleanStart": apk, "ConanCenter": semver,
+	"Bioconductor": semver, "Bitnami": semver, "CBL-Mariner": rpm, "CRAN": dotted, "Chainguard": apk,
+	"CleanStart": apk, "ConanCenter": semver,
 	"Debian": deb, "Docker Hardened Images": semver, "Echo": deb, "GHC": semver, "GitHub Actions": semver,
 	"Go": semver, "Hackage": dotted, "Hex": semver, "Julia": semver, "Kubernetes": semver, "Linux": semver,
-	"Mageia": rpm, "Maven": maven, "MinimOS": apk, "NuGet": nuget, "Packagist": packagist, "Photon OS": rpm,
-	"Pub": pub, "PyPI": pypi, "Red Hat": rpm, "Rocky Linux": rpm, "RubyGems": gem, "SUSE": rpm, "SwiftURL": semver,
-	"Ubuntu": deb, "VSCode": semver, "Wolfi": apk, "crates.io": semver, "npm": semver, "opam": deb, "openEuler": rpm,
-	"openSUSE": rpm,
+	"Mageia": rpm, "Mariner": rpm, "Maven": maven, "MinimOS": apk, "NuGet": nuget, "Packagist": packagist,
+	"Photon OS": rpm,
+	"Pub":       pub, "PyPI": pypi, "Red Hat": rpm, "Rocky Linux": rpm, "RubyGems": gem, "SUSE": rpm, "SwiftURL": semver,
+	"Ubuntu": deb, "VSCode": semver, "Wolfi": apk, "crates.io": semver, JAR: maven, "npm": semver, "opam": deb,
+	"openEuler": rpm,
+	"openSUSE":  rpm,
 }
 
 // distributionTypes maps the types of package URLs that distributions use to rules.

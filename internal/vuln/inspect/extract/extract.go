@@ -6,6 +6,7 @@ package extract
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 
 	"github.com/google/osv-scalibr/log"
@@ -34,14 +35,16 @@ type Claim struct {
 	owner    string   // the dpkg package whose files are listed, with or without the package's architecture
 	files    []uint64 // hashes of the paths of owner's files
 	release  *Distribution
+	linked   bool // whether the packages count only if a symbolic link in node_modules leads to the file
 }
 
 // An entry is a package before the distribution is known.
 type entry struct {
 	Package
-	kind  string   // type of the package URL; set only for packages of a distribution
-	epoch string   // epoch of an rpm
-	files []uint64 // hashes of the paths of the package's files; set only for packages of a distribution
+	kind   string   // type of the package URL; set only for packages of a distribution
+	epoch  string   // epoch of an rpm
+	module string   // module and stream of an rpm, such as php:8.1
+	files  []uint64 // hashes of the paths of the package's files; set only for packages of a distribution
 }
 
 // A Finder finds packages. It is the layer.Visitor of one image.
@@ -80,6 +83,9 @@ func (f *Finder) Wants(path string, mode, size int64) bool {
 	return slices.ContainsFunc(f.readers, func(r reader) bool { return r.wants(info) })
 }
 
+// WantsLink implements layer.Visitor. It wants the links by which Node.js finds packages outside node_modules.
+func (f *Finder) WantsLink(path string) bool { return isNodeFolder(path) }
+
 // Visit implements layer.Visitor. If a file cannot be read, it adds a warning.
 func (f *Finder) Visit(ctx context.Context, file *layer.File, before *Claim) (*Claim, bool, error) {
 	merged := &Claim{layer: file.Layer}
@@ -112,6 +118,7 @@ func (f *Finder) Visit(ctx context.Context, file *layer.File, before *Claim) (*C
 	if f.packages += len(merged.packages); f.packages > f.limits.Packages {
 		return nil, false, fmt.Errorf("%w of %d packages", layer.ErrLimit, f.limits.Packages)
 	}
+	merged.linked = isPackageJSON(info) && !isNodeFolder(path.Dir(file.Path))
 	merged.inherit(before)
 	return merged, found, nil
 }
@@ -221,7 +228,7 @@ func (f *Finder) setOwners(claims []*Claim, d Distribution) {
 			if e.kind == "" {
 				continue
 			}
-			e.setDistribution(e.kind, d, e.epoch)
+			e.setDistribution(d)
 			e.own(c.layer, e.files, files)
 			for _, name := range []string{e.Name, e.Name + ":" + e.Arch} {
 				if list := lists[name]; list != nil {
@@ -234,20 +241,27 @@ func (f *Finder) setOwners(claims []*Claim, d Distribution) {
 
 // claimsOf returns the claims of all files, in the order of their paths. A file with several hard links has one claim.
 func claimsOf(image *layer.Stack[*Claim]) (claims []*Claim) {
+	linked := map[string]bool{} // files to which links in node_modules lead
+	for _, p := range image.Links() {
+		linked[path.Join(image.Follow(p), "package.json")] = true
+	}
 	seen := map[*Claim]bool{}
-	image.Each(func(path string, c *Claim) {
+	image.Each(func(p string, c *Claim) {
+		if c.linked && !linked[p] && !isNodeFolder(path.Dir(p)) {
+			return
+		}
 		if !seen[c] {
 			seen[c] = true
 			c.paths = nil
 			for _, e := range c.packages {
-				// A layer may have removed the hard link at e.Location. Then path is another link.
-				if valid(maxLocation, path) {
-					e.Location = path
+				// A layer may have removed the hard link at e.Location. Then p is another link.
+				if valid(maxLocation, p) {
+					e.Location = p
 				}
 			}
 			claims = append(claims, c)
 		}
-		c.paths = append(c.paths, path)
+		c.paths = append(c.paths, p)
 	})
 	return claims
 }

@@ -3,6 +3,7 @@ package extract
 import (
 	"cmp"
 	"net/url"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -80,14 +81,15 @@ func (p *Package) setURL() {
 
 // setDistribution sets the ecosystem and the package URL of a package that belongs to a distribution. The URL contains
 // the ID in os-release, from which version.ParsePURL derives the ecosystem.
-func (p *Package) setDistribution(kind string, d Distribution, epoch string) {
-	p.Purl = "pkg:" + kind + "/"
+func (p *entry) setDistribution(d Distribution) {
+	p.Purl = "pkg:" + p.kind + "/"
 	if d.ID != "" {
 		p.Purl += escape(strings.ToLower(d.ID)) + "/"
 	}
-	p.Purl += escape(p.Name) + "@" + escape(strings.TrimPrefix(p.Version, epoch+":"))
+	p.Purl += escape(p.Name) + "@" + escape(strings.TrimPrefix(p.Version, p.epoch+":"))
 	separator := "?"
-	for _, q := range [][2]string{{"arch", p.Arch}, {"distro", d.release()}, {"epoch", epoch}} {
+	for _, q := range [][2]string{{"arch", p.Arch}, {"distro", d.release()}, {"epoch", p.epoch},
+		{"rpmmod", p.module}} {
 		if q[1] != "" {
 			p.Purl += separator + q[0] + "=" + escape(q[1])
 			separator = "&"
@@ -95,10 +97,13 @@ func (p *Package) setDistribution(kind string, d Distribution, epoch string) {
 	}
 	ecosystem, _, _, err := version.ParsePURL(p.Purl)
 	if err != nil || ecosystem == "" {
-		ecosystem = kind
+		ecosystem = p.kind
 	}
 	p.Ecosystem = ecosystem
 }
+
+// servicePack finds the service pack of openEuler, which only the display name contains: openEuler 22.03 (LTS-SP3).
+var servicePack = regexp.MustCompile(`\((LTS(?:[- ]SP\d+)?)\)$`)
 
 // release returns the name of the release in a package URL, such as debian-12.
 func (d Distribution) release() string {
@@ -106,7 +111,11 @@ func (d Distribution) release() string {
 	if d.ID == "" || number == "" {
 		return ""
 	}
-	return strings.ToLower(d.ID) + "-" + number
+	id := strings.ToLower(d.ID)
+	if pack := servicePack.FindStringSubmatch(d.Name); id == "openeuler" && pack != nil {
+		number += "-" + strings.ReplaceAll(pack[1], " ", "-")
+	}
+	return id + "-" + number
 }
 
 var escaper = strings.NewReplacer("+", "%2B", "@", "%40", "&", "%26", "=", "%3D")

@@ -7,12 +7,8 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
-
-	rpmdb "github.com/erikvarga/go-rpmdb/pkg"
-	_ "modernc.org/sqlite" // driver for rpm databases in the SQLite format
 
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/layer"
 )
@@ -59,6 +55,7 @@ func (f *Finder) ownReaders() []reader {
 		{"journal of an rpm database", isRpmJournal, refuseRpmJournal},
 		{"apk database", isApk, f.readApk},
 		{"composer", isComposer, readComposer},
+		{"java/archive", isJar, readJar},
 	}
 }
 
@@ -140,52 +137,6 @@ func isRpm(i *fileInfo) bool {
 		}
 	}
 	return false
-}
-
-// readRpm reads the database with the library that osv-scalibr uses, because osv-scalibr itself does not return the
-// files of packages.
-func (f *Finder) readRpm(ctx context.Context, file *layer.File) (*Claim, error) {
-	name, err := file.Name()
-	if err != nil {
-		return nil, err
-	}
-	// The timeout is needed because the pages of a hostile database may form a circle.
-	ctx, cancel := context.WithTimeout(ctx, rpmSeconds*time.Second)
-	defer cancel()
-	db, err := rpmdb.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = db.Close() }()
-	list, err := db.ListPackagesWithContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c := &Claim{}
-	for _, p := range list {
-		if p.Name == "gpg-pubkey" { // a signing key, which rpm stores like a package
-			continue
-		}
-		c.packages = append(c.packages, f.rpmEntry(p))
-	}
-	return c, nil
-}
-
-func (f *Finder) rpmEntry(p *rpmdb.PackageInfo) *entry {
-	e := &entry{kind: kindRpm, Package: Package{Name: p.Name, Version: p.Version + "-" + p.Release, Arch: p.Arch,
-		SourceName: sourceOfRpm(p.SourceRpm)}}
-	if n := p.EpochNum(); n != 0 {
-		e.epoch = strconv.Itoa(n)
-		e.Version = e.epoch + ":" + e.Version
-	}
-	names, err := p.InstalledFileNames()
-	if err != nil {
-		return e
-	}
-	for _, n := range names {
-		e.files = f.paths.add(e.files, n)
-	}
-	return e
 }
 
 // sourceOfRpm returns the package name in a file name: curl for curl-7.76.1-26.el9.src.rpm.

@@ -12,7 +12,6 @@ import (
 	"github.com/google/osv-scalibr/extractor/filesystem"
 	"github.com/google/osv-scalibr/extractor/filesystem/language/dotnet/depsjson"
 	"github.com/google/osv-scalibr/extractor/filesystem/language/golang/gobinary"
-	"github.com/google/osv-scalibr/extractor/filesystem/language/java/archive"
 	"github.com/google/osv-scalibr/extractor/filesystem/language/javascript/packagejson"
 	"github.com/google/osv-scalibr/extractor/filesystem/language/lua/luarocks"
 	"github.com/google/osv-scalibr/extractor/filesystem/language/python/condameta"
@@ -33,23 +32,13 @@ import (
 // maxNested is the maximum number of bytes, in total, that are read from archives inside an archive.
 const maxNested = 256 << 20
 
-// config returns a configuration that limits the memory for archives inside archives, and turns off hashing of jars.
-func config() *cpb.PluginConfig {
-	no := false
-	return &cpb.PluginConfig{PluginSpecific: []*cpb.PluginSpecificConfig{{
-		Config: &cpb.PluginSpecificConfig_JavaArchive{JavaArchive: &cpb.JavaArchiveConfig{
-			MaxOpenedBytes: maxNested, MaxZipDepth: 8, HashJars: &no,
-		}},
-	}}}
-}
-
 // scalibrReaders returns readers for the extractors of osv-scalibr that find installed packages. It omits extractors
 // for lock files, because a lock file lists packages that need not be installed.
 func scalibrReaders() ([]reader, error) {
 	var readers []reader
 	var failed error
 	add := func(make func(*cpb.PluginConfig) (filesystem.Extractor, error), wants func(*fileInfo) bool) {
-		x, err := make(config())
+		x, err := make(&cpb.PluginConfig{})
 		if err != nil {
 			failed = cmp.Or(failed, err)
 			return
@@ -67,8 +56,7 @@ func scalibrReaders() ([]reader, error) {
 	add(chisel.New, nil)
 	add(wheelegg.New, nil)
 	add(condameta.New, isConda)
-	add(packagejson.New, isNodePackage)
-	add(archive.New, nil)
+	add(packagejson.New, isPackageJSON)
 	add(gemspec.New, isGem)
 	add(depsjson.New, nil)
 	add(luarocks.New, nil)
@@ -77,18 +65,18 @@ func scalibrReaders() ([]reader, error) {
 	return readers, failed
 }
 
-// isNodePackage reports whether a file is the package.json of a package that Node.js finds by its name. It excludes
-// other files with that name, such as test data of a package.
-func isNodePackage(i *fileInfo) bool {
-	dir, base := path.Split(i.path)
-	if base != "package.json" {
-		return false
+// isPackageJSON reports whether a file may describe a package of npm. Files outside node_modules count only if a link
+// leads to them, because they may be test data of a package.
+func isPackageJSON(i *fileInfo) bool { return i.Name() == "package.json" }
+
+// isNodeFolder reports whether Node.js finds a package in this folder by its name: node_modules/name or
+// node_modules/@scope/name.
+func isNodeFolder(folder string) bool {
+	parent := path.Dir(folder)
+	if strings.HasPrefix(path.Base(parent), "@") {
+		parent = path.Dir(parent)
 	}
-	parent, name := path.Split(strings.TrimSuffix(dir, "/"))
-	if scope, _, ok := strings.Cut(path.Base(parent)+"/", "/"); ok && strings.HasPrefix(scope, "@") {
-		parent = path.Dir(strings.TrimSuffix(parent, "/")) + "/"
-	}
-	return name != "" && strings.HasSuffix("/"+parent, "/node_modules/")
+	return path.Base(parent) == "node_modules"
 }
 
 func isGem(i *fileInfo) bool {
@@ -129,7 +117,7 @@ func extractWith(ctx context.Context, x filesystem.Extractor, file *layer.File) 
 // only parts of a file.
 func maxBytes(extractor, name string) int64 {
 	switch extractor {
-	case gobinary.Name, cargoauditable.Name, archive.Name:
+	case gobinary.Name, cargoauditable.Name:
 		return 0
 	case dpkg.Name, apk.Name, chisel.Name:
 		return maxDatabase
@@ -142,7 +130,7 @@ func maxBytes(extractor, name string) int64 {
 }
 
 func scanApk(ctx context.Context, file *layer.File) (*Claim, error) {
-	x, err := apk.New(config())
+	x, err := apk.New(&cpb.PluginConfig{})
 	if err != nil {
 		return nil, err
 	}

@@ -21,11 +21,12 @@ type RPM struct {
 	Name, Version, Release string
 	Epoch                  uint32
 	Source                 string // file name of the source package
+	Module                 string // label of the module, with its stream
 }
 
-// header returns the header of a package in a database: the number of tags, the number of bytes, the tags, and the
+// Header returns the header of a package in a database: the number of tags, the number of bytes, the tags, and the
 // bytes.
-func (p RPM) header() []byte {
+func (p RPM) Header() []byte {
 	var index, data bytes.Buffer
 	tags := 0
 	add := func(tag, kind uint32, value []byte) {
@@ -41,6 +42,9 @@ func (p RPM) header() []byte {
 	}{{1000, p.Name}, {1001, p.Version}, {1002, p.Release}, {1022, "x86_64"}, {1044, p.Source}} {
 		add(t.tag, text, []byte(t.value+"\x00"))
 	}
+	if p.Module != "" {
+		add(5096, text, []byte(p.Module+"\x00"))
+	}
 	head := binary.BigEndian.AppendUint32(nil, uint32(tags))
 	head = binary.BigEndian.AppendUint32(head, uint32(data.Len()))
 	return append(append(head, index.Bytes()...), data.Bytes()...)
@@ -55,7 +59,7 @@ func RPMSqlite(t testing.TB, packages ...RPM) string {
 	_, err = db.ExecContext(t.Context(), "CREATE TABLE Packages (hnum INTEGER PRIMARY KEY, blob BLOB NOT NULL)")
 	must(err)
 	for _, p := range packages {
-		_, err = db.ExecContext(t.Context(), "INSERT INTO Packages (blob) VALUES (?)", p.header())
+		_, err = db.ExecContext(t.Context(), "INSERT INTO Packages (blob) VALUES (?)", p.Header())
 		must(err)
 	}
 	must(db.Close())
@@ -64,16 +68,24 @@ func RPMSqlite(t testing.TB, packages ...RPM) string {
 	return string(content)
 }
 
-// RPMNdb returns a database in SUSE's format, Packages.db: a page of slots, and then the headers.
+// RPMNdb returns a database in SUSE's format, Packages.db.
 func RPMNdb(packages ...RPM) string {
+	var headers [][]byte
+	for _, p := range packages {
+		headers = append(headers, p.Header())
+	}
+	return RPMNdbOf(headers...)
+}
+
+// RPMNdbOf returns a database in SUSE's format with any headers: a page of slots, and then the headers.
+func RPMNdbOf(headers ...[]byte) string {
 	const page, block = 4096, 16
 	slots := binary.LittleEndian.AppendUint32([]byte("RpmP"), 0)
 	slots = append(slots, make([]byte, 4)...)
 	slots = binary.LittleEndian.AppendUint32(slots, 1) // number of pages
 	slots = append(slots, make([]byte, 16)...)
 	var blobs []byte
-	for i, p := range packages {
-		h := p.header()
+	for i, h := range headers {
 		position := (page + len(blobs)) / block
 		slots = append(slots, "Slot"...)
 		for _, n := range []int{i + 1, position, (len(h) + 2*block + block - 1) / block} {
@@ -120,7 +132,7 @@ func RPMBerkeley(packages ...RPM) string {
 	}
 	next := uint32(2)
 	for i, p := range packages {
-		h := p.header()
+		h := p.Header()
 		entry(2*i, order.AppendUint32([]byte{1}, uint32(i+1)))
 		value := order.AppendUint32([]byte{isElsewhere, 0, 0, 0}, next)
 		entry(2*i+1, order.AppendUint32(value, uint32(len(h))))

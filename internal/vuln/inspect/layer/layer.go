@@ -55,6 +55,9 @@ type Visitor[T any] interface {
 	// Wants reports whether Visit should be called for a regular file.
 	Wants(path string, mode, size int64) bool
 
+	// WantsLink reports whether Links should return a symbolic link, however many folders are above it.
+	WantsLink(path string) bool
+
 	// Visit returns the value of a file, and whether there is a value.
 	// before is the value of the file that this file replaces, or the zero value.
 	// An error ends the walk.
@@ -68,16 +71,80 @@ type Stack[T any] struct {
 	below   *node[T] // merged state of the layers below the current one
 	current *node[T] // content of the current layer
 	layers  int
+	records map[int]*record[T] // layers that may be repeated, by their position
 	entries int
 	bytes   int64
 	kept    int
 	space   space
+
+	reads  map[int]map[string][]string // hard links by the layer and the path of a file that is read for them
+	linked map[string]T                // values of files in the current layer that are read for hard links
+	unread []HardLink
+	links  []string // paths of symbolic links for which WantsLink is true
+}
+
+// A HardLink is a hard link that the visitor wants, to a file in the same layer whose own path it did not want. The
+// file may precede the link in the archive, so it can only be read if the layers are read again.
+type HardLink struct {
+	Layer        int
+	Path, Target string
 }
 
 // New returns a Stack without layers.
 func New[T any](limits Limits, visitor Visitor[T]) *Stack[T] {
-	return &Stack[T]{limits: limits, visitor: visitor, below: &node[T]{}}
+	return &Stack[T]{limits: limits, visitor: visitor, below: &node[T]{}, records: map[int]*record[T]{}}
 }
+
+// A record has the entries of a layer's archive and the values that the visitor found, so that the layer can be added
+// again without reading it.
+type record[T any] struct{ entries []entry[T] }
+
+// An entry is an entry of an archive.
+type entry[T any] struct {
+	path  string // path in the archive, cleaned
+	kind  byte
+	mode  int64
+	link  string   // target of a link
+	paths []string // paths that get the value
+	value T
+	has   bool // whether the visitor found a value
+}
+
+// Record is Add for a layer that Repeat adds again.
+func (s *Stack[T]) Record(ctx context.Context, blob io.Reader) error {
+	s.records[s.layers] = &record[T]{}
+	return s.Add(ctx, blob)
+}
+
+// Repeat adds the layer at a position again, which was added with Record. It returns an error that wraps ErrLimit if
+// the entries of all layers are too many.
+func (s *Stack[T]) Repeat(position int) error {
+	s.current, s.linked = &node[T]{}, map[string]T{}
+	for _, e := range s.records[position].entries {
+		if err := s.count(); err != nil {
+			return err
+		}
+		if err := s.put(&e, s.resolve(e.path), nil); err != nil {
+			return err
+		}
+	}
+	s.finish()
+	return nil
+}
+
+// Read makes Add read the targets of hard links, which Unread returned when the same layers were read before.
+func (s *Stack[T]) Read(links []HardLink) {
+	s.reads = map[int]map[string][]string{}
+	for _, l := range links {
+		if s.reads[l.Layer] == nil {
+			s.reads[l.Layer] = map[string][]string{}
+		}
+		s.reads[l.Layer][l.Target] = append(s.reads[l.Layer][l.Target], l.Path)
+	}
+}
+
+// Unread returns the hard links whose targets were not read.
+func (s *Stack[T]) Unread() []HardLink { return s.unread }
 
 // Add adds a layer on top: a tar archive, uncompressed or compressed with gzip or zstd. Add detects the compression
 // from the first bytes, because media types are not always right. It returns an error that wraps ErrLimit or
@@ -88,7 +155,7 @@ func (s *Stack[T]) Add(ctx context.Context, blob io.Reader) error {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	defer plain.Close()
-	s.current = &node[T]{}
+	s.current, s.linked = &node[T]{}, map[string]T{}
 	archive := &meter{ctx: ctx, from: plain, count: &s.bytes, limit: s.limits.Bytes}
 	if err := s.walk(ctx, tar.NewReader(archive)); err != nil {
 		return err
@@ -96,11 +163,23 @@ func (s *Stack[T]) Add(ctx context.Context, blob io.Reader) error {
 	if _, err := io.Copy(io.Discard, archive); err != nil { // reads to the end, because the checksum is verified there
 		return broken(ctx, err)
 	}
-	// A whiteout hides only files of lower layers, and may be anywhere in the archive. So the files of this layer are
-	// merged after all its whiteouts were applied.
+	s.finish()
+	return nil
+}
+
+// finish merges the current layer into the layers below. A whiteout hides only files of lower layers, and may be
+// anywhere in the archive. So the files of a layer are merged after all its whiteouts were applied.
+func (s *Stack[T]) finish() {
 	s.below.merge(s.current)
 	s.current = nil
 	s.layers++
+}
+
+// count counts an entry of an archive.
+func (s *Stack[T]) count() error {
+	if s.entries++; s.entries > s.limits.Entries {
+		return fmt.Errorf("%w of %d entries", ErrLimit, s.limits.Entries)
+	}
 	return nil
 }
 
@@ -151,15 +230,20 @@ func (s *Stack[T]) walk(ctx context.Context, archive *tar.Reader) error {
 		if err != nil {
 			return broken(ctx, err)
 		}
-		if s.entries++; s.entries > s.limits.Entries {
-			return fmt.Errorf("%w of %d entries", ErrLimit, s.limits.Entries)
+		if err := s.count(); err != nil {
+			return err
 		}
 		p, ok := clean(h.Name)
 		if !ok {
 			continue
 		}
-		if err := s.entry(ctx, archive, h, s.resolve(p)); err != nil {
+		e := entry[T]{path: p, kind: h.Typeflag, mode: h.Mode, link: h.Linkname}
+		visit := func(p string, before T) error { return s.visit(ctx, archive, h, p, before, &e) }
+		if err := s.put(&e, s.resolve(p), visit); err != nil {
 			return broken(ctx, err)
+		}
+		if r := s.records[s.layers]; r != nil {
+			r.entries = append(r.entries, e)
 		}
 	}
 }
@@ -185,7 +269,9 @@ func clean(name string) (string, bool) {
 	return p, p != "" && strings.Count(p, "/") <= maxDepth
 }
 
-func (s *Stack[T]) entry(ctx context.Context, archive *tar.Reader, h *tar.Header, p string) error {
+// put adds an entry at p, which is its path without symbolic links. visit sets the value of a regular file, and is nil
+// if the entry already has it. before is the value of the file that the entry replaces.
+func (s *Stack[T]) put(e *entry[T], p string, visit func(p string, before T) error) error {
 	dir, base := path.Split(p)
 	if hidden, ok := strings.CutPrefix(base, whiteout); ok {
 		switch {
@@ -198,7 +284,7 @@ func (s *Stack[T]) entry(ctx context.Context, archive *tar.Reader, h *tar.Header
 		}
 		return nil
 	}
-	if h.Typeflag == tar.TypeDir {
+	if e.kind == tar.TypeDir {
 		s.below.clear(p)
 		s.current.clear(p)
 		return nil
@@ -206,43 +292,83 @@ func (s *Stack[T]) entry(ctx context.Context, archive *tar.Reader, h *tar.Header
 	before, _ := s.below.get(p)
 	s.below.remove(p)   // if p was a folder, its content is removed, too
 	s.current.remove(p) // if the archive has several entries with this path, the last one counts
-	switch h.Typeflag {
+	switch e.kind {
 	case tar.TypeSymlink:
-		if strings.Count(p, "/") > linkDepth || len(h.Linkname) > maxPath || h.Linkname == "" {
+		wanted := s.visitor.WantsLink(p)
+		if !wanted && strings.Count(p, "/") > linkDepth || len(e.link) > maxPath || e.link == "" {
 			return nil
 		}
-		return s.keep(p, func(n *node[T]) { n.link = h.Linkname })
+		if wanted {
+			s.links = append(s.links, p)
+		}
+		return s.keep(p, func(n *node[T]) { n.link = e.link })
 	case tar.TypeLink:
-		return s.hardLink(p, h.Linkname)
+		return s.hardLink(p, e)
 	case tar.TypeReg, tar.TypeGNUSparse:
-		if h.Size <= 0 || !s.visitor.Wants(p, h.Mode, h.Size) {
-			return nil
+		if visit != nil {
+			if err := visit(p, before); err != nil {
+				return err
+			}
 		}
-		return s.visit(ctx, archive, h, p, before)
+		return s.keepFile(p, e)
 	}
 	return nil // ignores devices and other special files
 }
 
-// hardLink gives the file at p the value of the file with the given name.
-func (s *Stack[T]) hardLink(p, name string) error {
-	target, ok := clean(name)
+// hardLink gives the file at p the value of the file to which it links.
+func (s *Stack[T]) hardLink(p string, e *entry[T]) error {
+	target, ok := clean(e.link)
 	if !ok {
 		return nil
 	}
 	target = s.resolve(target)
 	value, ok := s.current.get(target)
+	if !ok && s.visitor.Wants(p, e.mode, 1) {
+		value, ok = s.linked[target]
+	}
 	if !ok {
 		value, ok = s.below.get(target)
 	}
-	if !ok {
-		return nil
+	if ok {
+		return s.keep(p, func(n *node[T]) { n.value, n.has = value, true })
 	}
-	return s.keep(p, func(n *node[T]) { n.value, n.has = value, true })
+	// The size of the target is unknown. A file that the visitor wanted under the name of the target has no value.
+	if s.reads == nil && s.visitor.Wants(p, e.mode, 1) && !s.visitor.Wants(target, e.mode, 1) {
+		if s.kept++; s.kept > s.limits.Kept {
+			return fmt.Errorf("%w of %d files with packages", ErrLimit, s.limits.Kept)
+		}
+		s.unread = append(s.unread, HardLink{s.layers, p, target})
+	}
+	return nil
 }
 
-func (s *Stack[T]) visit(ctx context.Context, archive *tar.Reader, h *tar.Header, p string, before T) error {
+// keepFile gives the value of an entry, which is a regular file at p, to its paths.
+func (s *Stack[T]) keepFile(p string, e *entry[T]) error {
+	if e.has && p != e.paths[0] {
+		s.linked[p] = e.value
+	}
+	for _, to := range e.paths {
+		if err := s.keep(to, func(n *node[T]) { n.value, n.has = e.value, true }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// visit sets the value of an entry that is a regular file, and the paths that get it: its own path, or the paths of
+// hard links to it.
+func (s *Stack[T]) visit(
+	ctx context.Context, archive *tar.Reader, h *tar.Header, p string, before T, e *entry[T],
+) error {
+	paths := []string{p}
+	if h.Size > 0 && !s.visitor.Wants(p, h.Mode, h.Size) {
+		paths = s.reads[s.layers][p]
+	}
+	if h.Size <= 0 || len(paths) == 0 {
+		return nil
+	}
 	from := &fileReader{from: archive}
-	f := &File{Path: p, Mode: h.Mode, Size: h.Size, Layer: s.layers, limits: &s.limits, from: from, space: &s.space}
+	f := &File{Path: paths[0], Mode: h.Mode, Size: h.Size, Layer: s.layers, limits: &s.limits, from: from, space: &s.space}
 	defer f.close()
 	value, ok, err := s.visitor.Visit(ctx, f, before)
 	if from.err != nil { // an error of the archive takes precedence over the visitor's result
@@ -251,7 +377,8 @@ func (s *Stack[T]) visit(ctx context.Context, archive *tar.Reader, h *tar.Header
 	if err != nil || !ok {
 		return err
 	}
-	return s.keep(p, func(n *node[T]) { n.value, n.has = value, true })
+	e.value, e.has, e.paths = value, true, paths
+	return nil
 }
 
 // keep adds a node to the current layer.
@@ -323,21 +450,35 @@ func join(dir, target string) string {
 
 // Get returns the value of the file at p. It follows symbolic links.
 func (s *Stack[T]) Get(p string) (value T, ok bool) {
+	if n := s.below.at(s.Follow(p)); n != nil && n.link == "" {
+		return n.value, n.has
+	}
+	return value, false
+}
+
+// Follow returns the path to which p leads through symbolic links, or "" if they lead to the root or form a circle.
+func (s *Stack[T]) Follow(p string) string {
 	for range maxHops {
 		p = s.resolve(p)
 		n := s.below.at(p)
-		if n == nil {
-			return value, false
+		if n == nil || n.link == "" {
+			return p
 		}
-		if n.link == "" {
-			return n.value, n.has
-		}
-		p = join(path.Dir("/" + p)[1:], n.link)
-		if p == "" {
-			return value, false
+		if p = join(path.Dir("/" + p)[1:], n.link); p == "" {
+			return ""
 		}
 	}
-	return value, false
+	return ""
+}
+
+// Links returns the paths of the symbolic links of the image for which WantsLink is true.
+func (s *Stack[T]) Links() (paths []string) {
+	for _, p := range s.links {
+		if n := s.below.at(p); n != nil && n.link != "" {
+			paths = append(paths, p)
+		}
+	}
+	return paths
 }
 
 // Close releases the temporary file of the stack.

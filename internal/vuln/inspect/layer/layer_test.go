@@ -19,6 +19,8 @@ type texts struct{}
 
 func (texts) Wants(path string, _, _ int64) bool { return strings.HasSuffix(path, ".txt") }
 
+func (texts) WantsLink(path string) bool { return strings.Contains(path, "wanted/") }
+
 func (texts) Visit(_ context.Context, f *layer.File, before string) (string, bool, error) {
 	f.Head()
 	content, err := f.Bytes(1000)
@@ -186,4 +188,55 @@ func FuzzAdd(f *testing.F) {
 			s.Get(path)
 		})
 	})
+}
+
+// TestHardLinks checks that a hard link with a wanted name has the content of a file with another name, in any order,
+// when the layers are read again.
+func TestHardLinks(t *testing.T) {
+	lines := []string{"store/0 zero", "app/a.txt =>store/0", "app/b.txt =>store/0", "app/c.txt =>store/1", "store/1 one",
+		"app/d.txt =>none", "app/e.log =>store/0", "app/f.txt =>app/g.txt"}
+	blobs := [][]byte{archive("x.txt X"), archive(lines...), archive("app/.wh.b.txt", "store/0 other")}
+	var unread []layer.HardLink
+	for round := range 2 {
+		s := layer.New(limits, texts{})
+		defer s.Close()
+		if round == 1 {
+			s.Read(unread)
+		}
+		for _, b := range blobs {
+			if err := s.Add(t.Context(), bytes.NewReader(b)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := []string{"x.txt X@0"}
+		if round == 0 {
+			if unread = s.Unread(); len(unread) != 4 {
+				t.Errorf("unread = %v", unread)
+			}
+		} else {
+			want = []string{"app/a.txt zero@1", "app/c.txt one@1", "x.txt X@0"}
+		}
+		if got := kept(s); !slices.Equal(got, want) {
+			t.Errorf("round %d: %v, want %v", round, got, want)
+		}
+	}
+}
+
+// TestLinks checks that wanted symbolic links are known at any depth, and lead to their targets.
+func TestLinks(t *testing.T) {
+	s := layer.New(limits, texts{})
+	defer s.Close()
+	for _, b := range [][]byte{archive("a/b/c/d/e/f/wanted/l ->../../g", "a/b/c/d/e/f/wanted/gone ->x",
+		"a/b/c/d/e/other ->x", "wanted/circle ->circle"), archive("a/b/c/d/e/f/wanted/.wh.gone")} {
+		if err := s.Add(t.Context(), bytes.NewReader(b)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for _, p := range s.Links() {
+		got = append(got, p+" "+s.Follow(p))
+	}
+	if want := []string{"a/b/c/d/e/f/wanted/l a/b/c/d/e/g", "wanted/circle "}; !slices.Equal(got, want) {
+		t.Errorf("links = %q, want %q", got, want)
+	}
 }

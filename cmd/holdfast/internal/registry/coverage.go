@@ -1,0 +1,117 @@
+package registry
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
+)
+
+// A covered response says what was known.
+type covered interface {
+	GetCoverage() *findingspb.AnswerCoverage
+}
+
+// without returns a function that returns the note below a table without rows. The note distinguishes that nothing was
+// found from that nothing is known.
+func without(plural string) func(proto.Message) string {
+	return func(answer proto.Message) string {
+		c, _ := answer.(covered)
+		if c == nil {
+			return "no " + plural
+		}
+		return emptyText(c.GetCoverage(), plural)
+	}
+}
+
+func emptyText(c *findingspb.AnswerCoverage, plural string) string {
+	switch c.GetExtent() {
+	case findingspb.AnswerCoverage_EXTENT_NOTHING:
+		return "nothing is known: " + whyUnknown(c)
+	case findingspb.AnswerCoverage_EXTENT_PART:
+		return "no known " + plural + ", but not everything was compared"
+	}
+	return "no " + plural
+}
+
+// whyUnknown returns why nothing was compared with advisories.
+func whyUnknown(c *findingspb.AnswerCoverage) string {
+	switch {
+	case c.GetImages() == 0:
+		return "there are no images here that you can see"
+	case c.GetPackages().GetPackages() > 0:
+		return fmt.Sprintf("no advisory that you can see is about the ecosystem of one of the %d packages",
+			c.GetPackages().GetPackages())
+	case c.GetIndexed() > 0:
+		return "no packages were found in the images"
+	}
+	return fmt.Sprintf("none of the %d images is inspected: %d wait, %d are not understood", c.GetImages(), c.GetWaiting(),
+		c.GetNotUnderstood())
+}
+
+// coverageText describes the knowledge behind an answer about many images.
+func coverageText(c *findingspb.AnswerCoverage, images string) string {
+	said := fmt.Sprintf("%d %s: %d inspected", c.GetImages(), images, c.GetIndexed())
+	if n := c.GetWaiting(); n > 0 {
+		said += fmt.Sprintf(", %d waiting", n)
+	}
+	if n := c.GetNotUnderstood(); n > 0 {
+		said += fmt.Sprintf(", %d not understood", n)
+	}
+	return said + "; " + packageText(c.GetPackages())
+}
+
+// packageText returns how many packages were compared.
+func packageText(p *findingspb.Coverage) string {
+	said := fmt.Sprintf("%d packages: %d with advisories for their ecosystem, %d without",
+		p.GetPackages(), p.GetCovered(), p.GetNotCovered())
+	if n := p.GetOwned(); n > 0 {
+		said += fmt.Sprintf(", %d part of a package of the distribution", n)
+	}
+	if n := p.GetWaiting(); n > 0 {
+		said += fmt.Sprintf("; %d not compared with the advisories yet", n)
+	}
+	return said
+}
+
+// shownFeeds is the number of feeds that the command prints.
+const shownFeeds = 5
+
+// sayCoverage prints what was known when a question was answered: images, packages and the versions of the feeds.
+// images describes the images.
+func sayCoverage(a *noun.App, c *findingspb.AnswerCoverage, images string) {
+	fmt.Fprintln(a.Err, coverageText(c, images))
+	sayFeeds(a, c)
+}
+
+// sayFeeds prints the versions of the feeds.
+func sayFeeds(a *noun.App, c *findingspb.AnswerCoverage) {
+	var feeds []string
+	for i, f := range c.GetFeeds() {
+		if i == shownFeeds {
+			feeds = append(feeds, fmt.Sprintf("%d more", len(c.GetFeeds())-i))
+			break
+		}
+		text := strings.TrimSpace(f.GetName() + " " + f.GetFormat())
+		if f.GetVersion() != "" {
+			text += " " + f.GetVersion()
+		}
+		switch {
+		case f.GetTime() == nil:
+			text += ", never read"
+		default:
+			text += " of " + output.ShortTime(f.GetTime().AsTime())
+		}
+		if f.GetError() != "" {
+			text += ", cannot be read now"
+		}
+		feeds = append(feeds, text)
+	}
+	if len(feeds) > 0 {
+		fmt.Fprintln(a.Err, output.Printable("feeds: "+strings.Join(feeds, "; ")))
+	}
+}

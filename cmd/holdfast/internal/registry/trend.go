@@ -1,0 +1,87 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
+)
+
+// trendDays returns the View for the days of a trend.
+func trendDays() output.View {
+	count := func(name string, value func(*findingspb.TrendDay) int64) any {
+		return output.Text(name, func(d *findingspb.TrendDay) string { return fmt.Sprint(value(d)) })
+	}
+	open := func(name string, value func(*findingspb.SeverityCounts) int64) any {
+		return count(name, func(d *findingspb.TrendDay) int64 { return value(d.GetOpen()) })
+	}
+	inspected := func(d *findingspb.TrendDay) string { return fmt.Sprintf("%d of %d", d.GetIndexed(), d.GetImages()) }
+	age := func(d *findingspb.TrendDay) string {
+		if d.GetMeanAge() == nil {
+			return ""
+		}
+		return days(d.GetMeanAge().AsDuration())
+	}
+	return output.View{
+		Plural: "days", ID: "day",
+		Columns: output.Columns(
+			output.Text("day", func(d *findingspb.TrendDay) string { return d.GetDay().AsTime().Format(time.DateOnly) }),
+			open("open", (*findingspb.SeverityCounts).GetOpen), open("critical", (*findingspb.SeverityCounts).GetCritical),
+			open("high", (*findingspb.SeverityCounts).GetHigh), open("medium", (*findingspb.SeverityCounts).GetMedium),
+			open("low", (*findingspb.SeverityCounts).GetLow), open("unknown", (*findingspb.SeverityCounts).GetUnknown),
+			count("kev", (*findingspb.TrendDay).GetKev), count("fixable", (*findingspb.TrendDay).GetFixable),
+			count("opened", (*findingspb.TrendDay).GetOpened), count("closed", (*findingspb.TrendDay).GetClosed),
+			output.Text("mean age", age), output.Text("inspected", inspected)),
+		Wide: output.Columns(count("excepted", (*findingspb.TrendDay).GetExcepted), "images", "indexed", "waiting",
+			"notUnderstood", "time"),
+	}
+}
+
+func findingsTrend(a *noun.App) *cobra.Command {
+	var group string
+	req := &findingspb.GetTrendRequest{}
+	cmd := &cobra.Command{
+		Use: "trend --group GROUP", Short: "Show how the findings of a group have changed, day by day",
+		Long: "Prints a row for each day: the open findings of tags by severity, how many are known to be exploited, can\n" +
+			"be fixed, were opened and were closed, their mean age, and the images. The counts include all images and\n" +
+			"all advisories of the organization. They are made every hour and kept for two years. A day without a\n" +
+			"count is left out.",
+		Example: "  holdfast findings trend --group acme/platform --days 365 -o csv",
+		Args:    cobra.NoArgs,
+	}
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` whose findings are shown")
+	cmd.Flags().Int32Var(&req.Days, "days", 0, "number of `DAYS`, at most 730 (default: 90)")
+	problem.Must(cmd.MarkFlagRequired("group"))
+	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) (err error) {
+		if req.GroupUid, err = a.Resolve(ctx, noun.Groups(), group); err != nil {
+			return err
+		}
+		m, err := signin.Call(ctx, findingspb.NewGroupFindingsServiceClient(a).GetTrend, req, "days=--days",
+			"group_uid=--group")
+		if err != nil {
+			return err
+		}
+		view := trendDays()
+		view.Empty = func() string {
+			return "nothing is known: the findings were not counted yet; they are counted every hour"
+		}
+		if err := noun.ShowAnswer(ctx, a, view, m, m.GetDays(), nil); err != nil || len(m.GetDays()) == 0 {
+			return err
+		}
+		var open []int64
+		for _, d := range m.GetDays() {
+			open = append(open, d.GetOpen().GetOpen())
+		}
+		fmt.Fprintf(a.Err, "open on %d days: %s %d → %d\n", len(open), sparkline(open), open[0], open[len(open)-1])
+		sayCoverage(a, m.GetCoverage(), "images")
+		return nil
+	})
+	return cmd
+}

@@ -1,0 +1,307 @@
+package authz
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/access"
+)
+
+// A request has the caller of a request and the decisions that allowed it. It implements access.Access: a write of the
+// request is committed only if all these decisions are still right.
+type request struct {
+	caller Caller
+
+	mu        sync.Mutex
+	checker   *Checker // nil until the token or a decision was checked
+	decisions []decision
+}
+
+// A decision is the reason for which a part of a request was allowed. Equal decisions are recorded once.
+type decision interface {
+	// repeat returns an error if the decision would now be another one.
+	repeat(c *Checker, caller *Caller) error
+
+	// basis adds the names on which the decision depends, except the caller, to b. The index must be locked.
+	basis(x *index, caller *Caller, b *access.Basis)
+
+	replaces(other decision) bool
+}
+
+// WithCaller returns a context in which c is the caller. Writes in this context depend on the access of the caller.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	r := &request{caller: c, checker: c.checker}
+	return access.With(context.WithValue(ctx, callerKey{}, r), r)
+}
+
+// WithSession returns a context whose writes depend on a session. They are committed only if the session still exists.
+// The person of the session does not become the caller.
+func (c *Checker) WithSession(ctx context.Context, n resource.Session) context.Context {
+	return access.With(ctx, &request{checker: c, caller: Caller{
+		Identity: n.Identity, Act: n.Act, Session: n.ID, Voucher: n.Voucher, Issued: n.CreateTime,
+	}})
+}
+
+// CallerFrom returns the caller of a request. It returns false before authentication.
+func CallerFrom(ctx context.Context) (Caller, bool) {
+	r, ok := ctx.Value(callerKey{}).(*request)
+	if !ok {
+		return Caller{}, false
+	}
+	return r.caller, true
+}
+
+// Admit returns the caller of a token that was verified, or fault.Unauthenticated if the token is void.
+func (c *Checker) Admit(ctx context.Context, caller Caller) (Caller, error) {
+	if err := c.EnsureCurrent(ctx); err != nil {
+		return Caller{}, err
+	}
+	if err := c.refuseRevoked(&caller); err != nil {
+		return Caller{}, err
+	}
+	caller.checker = c
+	return caller, nil
+}
+
+// refuseRevoked returns fault.Unauthenticated if the token of a caller is void.
+func (c *Checker) refuseRevoked(caller *Caller) error {
+	if why := c.Revoked(*caller); why != "" {
+		return fault.New(fault.Unauthenticated, "Unauthenticated: %s", why)
+	}
+	return nil
+}
+
+// allow records a decision that allows the request of a context.
+func (c *Checker) allow(ctx context.Context, d decision) {
+	r, ok := ctx.Value(callerKey{}).(*request)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.checker = c
+	if i := slices.IndexFunc(r.decisions, d.replaces); i >= 0 {
+		r.decisions[i] = d
+	} else {
+		r.decisions = append(r.decisions, d)
+	}
+}
+
+// Recheck implements access.Access.
+func (r *request) Recheck() (b access.Basis, _ error) {
+	r.mu.Lock()
+	c, decisions := r.checker, slices.Clone(r.decisions)
+	r.mu.Unlock()
+	if c == nil {
+		return b, nil
+	}
+	b.Revision = c.follow.applied.Load() // read first: what is decided below considers at least this revision
+	if err := c.refuseRevoked(&r.caller); err != nil {
+		return b, err
+	}
+	for _, d := range decisions {
+		if err := d.repeat(c, &r.caller); err != nil {
+			return b, err
+		}
+	}
+	b.Subjects = c.subjects(&r.caller)
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, d := range decisions {
+		d.basis(c.index, &r.caller, &b)
+	}
+	return b, nil
+}
+
+// EnsureCurrent implements access.Access.
+func (r *request) EnsureCurrent(ctx context.Context) error {
+	r.mu.Lock()
+	c := r.checker
+	r.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	return c.EnsureCurrent(ctx)
+}
+
+// Refresh implements access.Access.
+func (r *request) Refresh(ctx context.Context) error {
+	r.mu.Lock()
+	c := r.checker
+	r.mu.Unlock()
+	if !c.shared {
+		return c.EnsureCurrent(ctx)
+	}
+	if err := c.poll(ctx); err != nil && ctx.Err() == nil {
+		return fault.Outage("the database", err)
+	}
+	return ctx.Err()
+}
+
+// subjects returns the names whose revocation makes the token of a caller void: see Revoked.
+func (c *Checker) subjects(caller *Caller) []resource.UID {
+	names := []resource.UID{caller.Identity}
+	for act := caller.Act; act != nil; act = act.Act {
+		if act.Issuer == c.Issuer {
+			names = append(names, resource.UID(act.Subject))
+		}
+	}
+	if caller.Session != "" {
+		names = append(names, resource.SessionSubject(caller.Session))
+	}
+	if caller.Voucher != "" {
+		names = append(names, resource.VoucherSubject(caller.Voucher))
+	}
+	return names
+}
+
+// A requirement is the decision that the caller holds capabilities on a target, at least until a time.
+type requirement struct {
+	want   resource.Capabilities
+	target resource.UID
+	until  uint32
+}
+
+func (r requirement) repeat(c *Checker, caller *Caller) error {
+	return c.denyUnless(caller, r.want, r.target, r.until, false)
+}
+
+func (r requirement) basis(x *index, caller *Caller, b *access.Basis) {
+	x.addGrantsOn(b, caller.Identity, r.target)
+}
+
+func (r requirement) replaces(other decision) bool { return other == decision(r) }
+
+// A reached is the decision that the caller holds a capability on groups: the ones that Reach returned, or any group
+// if groups is nil.
+type reached struct {
+	want   resource.Capability
+	groups []resource.UID
+}
+
+func (r reached) repeat(c *Checker, caller *Caller) error {
+	limit := -1
+	if r.groups == nil {
+		limit = 1
+	}
+	reach := c.reach(caller, r.want, limit)
+	if r.groups == nil && len(reach) == 0 {
+		return fault.Denied(r.want.String(), "any group")
+	}
+	for _, g := range r.groups {
+		if !slices.ContainsFunc(reach, func(top resource.UID) bool { return top.Covers(g) }) {
+			return fault.Denied(r.want.String(), string(g))
+		}
+	}
+	return nil
+}
+
+func (r reached) basis(x *index, caller *Caller, b *access.Basis) {
+	x.addGrants(b, caller.Identity)
+}
+
+func (r reached) replaces(other decision) bool {
+	o, ok := other.(reached)
+	return ok && o.want == r.want && (o.groups == nil) == (r.groups == nil)
+}
+
+// ownership is the decision that the caller owns an organization.
+type ownership struct{}
+
+func (ownership) repeat(c *Checker, caller *Caller) error {
+	if len(c.owned(caller)) == 0 {
+		return fault.Denied(resource.GroupsCreate.String(), "any organization")
+	}
+	return nil
+}
+
+func (ownership) basis(x *index, caller *Caller, b *access.Basis) {
+	x.addGrants(b, caller.Identity)
+}
+
+func (ownership) replaces(other decision) bool { return other == decision(ownership{}) }
+
+// holding is the decision that the caller has certain grants.
+type holding struct{ grants []Grant }
+
+func (h holding) repeat(c *Checker, caller *Caller) error {
+	grants := c.GrantsOf(caller.Identity)
+	for _, before := range h.grants {
+		if !slices.ContainsFunc(grants, func(g Grant) bool { return g.Group == before.Group && g.Role == before.Role }) {
+			return fault.New(fault.PermissionDenied, "Permission denied: you no longer hold the role %s on %s",
+				before.Role, before.Group)
+		}
+	}
+	return nil
+}
+
+func (holding) basis(x *index, caller *Caller, b *access.Basis) {
+	x.addGrants(b, caller.Identity)
+}
+
+func (holding) replaces(other decision) bool {
+	_, ok := other.(holding)
+	return ok
+}
+
+// becoming is the decision that the caller holds everything that identities hold: identity, and the identities that
+// can be assumed through it.
+type becoming struct {
+	identity  resource.UID
+	assumable []resource.UID
+}
+
+func (d becoming) repeat(c *Checker, caller *Caller) error {
+	return c.denyBecoming(caller, d.assumable)
+}
+
+func (d becoming) basis(x *index, caller *Caller, b *access.Basis) {
+	b.Subjects = append(b.Subjects, d.assumable...)
+	x.addGrants(b, caller.Identity)
+	for _, identity := range d.assumable {
+		x.addGrants(b, identity)
+	}
+}
+
+func (d becoming) replaces(other decision) bool {
+	o, ok := other.(becoming)
+	return ok && o.identity == d.identity
+}
+
+// addGrantsOn adds the grants of an identity on target and its ancestors to a basis.
+func (x *index) addGrantsOn(b *access.Basis, identity, target resource.UID) {
+	grants := x.identities[identity].grants
+	for _, group := range append(target.Ancestors(), target) {
+		key := keyOf(group)
+		for k := first(grants, key); k < len(grants) && grants[k].key == key; k++ {
+			x.addGrant(b, grants[k].grant)
+		}
+	}
+}
+
+// addGrants adds all grants of an identity to a basis.
+func (x *index) addGrants(b *access.Basis, identity resource.UID) {
+	for _, g := range x.identities[identity].grants {
+		x.addGrant(b, g.grant)
+	}
+}
+
+// addGrant adds the role and the end of a grant to a basis, unless the grant has ended.
+func (x *index) addGrant(b *access.Basis, g grant) {
+	b.Roles = appendNew(b.Roles, x.roles.uids[g.role])
+	if g.end != never && x.isActive(g, currently) {
+		b.Until(time.Unix(int64(g.end), 0))
+	}
+}
+
+// appendNew adds a role to roles unless they contain it.
+func appendNew(roles []resource.UID, role resource.UID) []resource.UID {
+	if slices.Contains(roles, role) {
+		return roles
+	}
+	return append(roles, role)
+}

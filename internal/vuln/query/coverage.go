@@ -1,0 +1,204 @@
+package query
+
+import (
+	"context"
+	"crypto/sha256"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
+)
+
+// An Extent says how large a part of the images was compared with advisories.
+type Extent int
+
+// The extents.
+const (
+	ExtentNothing    Extent = 1 + iota // nothing was compared, so the absence of findings has no meaning
+	ExtentPart                         // some images or packages were not compared, so findings may be missing
+	ExtentEverything                   // every package of every image was compared
+)
+
+// An AnswerCoverage says what was known when a question about findings was answered.
+type AnswerCoverage struct {
+	Images        int // number of images that the question is about
+	Indexed       int // number of images whose packages are known
+	Waiting       int // number of images that wait for inspection
+	NotUnderstood int
+	Packages      Coverage // each version of a package counts once
+	PackageTime   time.Time
+	Extent        Extent
+	Feeds         []FeedVersion
+}
+
+// A FeedVersion is the version of a source of advisories that the caller may list.
+type FeedVersion struct {
+	UID     resource.UID // UID of the feed; for a list of exploited vulnerabilities, the UID of its group
+	Name    string
+	Format  vuln.ExploitFormat // "" for advisories
+	Version string             // the publisher's name for the version; "" if it has none
+	Time    time.Time          // when the feed was last read, or when the list was published; zero if never
+	Error   string             // why the feed could not be read completely since then
+}
+
+const (
+	maxShownFeeds = 100              // maximum number of feeds in an answer, the oldest first
+	countsKept    = 30 * time.Second // time for which the counts of packages in many images are reused
+	countsCached  = 1024             // number of sets of images whose counts are cached
+)
+
+// completeCoverage adds the feeds and the extent. It is the last step of every answer about findings. byAdvisory is
+// false if the answer does not depend on advisories.
+func (s *Service) completeCoverage(
+	ctx context.Context, c AnswerCoverage, seen []resource.UID, byAdvisory bool,
+) (AnswerCoverage, error) {
+	if c.PackageTime.IsZero() {
+		c.PackageTime = s.packages.Time()
+	}
+	c.Extent = c.extent(byAdvisory)
+	feeds, err := s.advisories.FeedResults(ctx, seen, maxShownFeeds)
+	if err != nil {
+		return c, err
+	}
+	for _, f := range feeds {
+		c.Feeds = append(c.Feeds, FeedVersion{UID: f.UID, Name: f.Name, Version: f.Last.Revision, Time: f.Last.Current,
+			Error: f.Last.Error})
+	}
+	lists, err := s.advisories.ExploitLists(ctx, seen)
+	for _, l := range lists {
+		c.Feeds = append(c.Feeds, FeedVersion{
+			UID: l.Group, Name: l.Source, Format: l.Format, Version: l.Version, Time: l.Time,
+		})
+	}
+	return c, err
+}
+
+// extent returns how much was compared.
+func (c AnswerCoverage) extent(byAdvisory bool) Extent {
+	p := c.Packages
+	switch {
+	case p.Packages == 0, byAdvisory && p.Covered == 0:
+		return ExtentNothing
+	case c.Waiting > 0, c.NotUnderstood > 0:
+		return ExtentPart
+	case byAdvisory && (p.Bare > 0 || p.Waiting > 0):
+		return ExtentPart
+	}
+	return ExtentEverything
+}
+
+// imageCoverage returns the coverage of an answer about one image.
+func (s *Service) imageCoverage(ctx context.Context, k ImageDetails, seen []resource.UID) (AnswerCoverage, error) {
+	c := AnswerCoverage{Packages: k.Coverage}
+	c.addImage(k.State)
+	c.Packages.OnlyFiles, c.Packages.OnlySBOMs = 0, 0
+	return s.completeCoverage(ctx, c, seen, true)
+}
+
+func (c *AnswerCoverage) addImage(state registry.ImageState) {
+	c.Images++
+	switch state {
+	case registry.ImageIndexed:
+		c.Indexed++
+	case registry.ImageWaiting:
+		c.Waiting++
+	default:
+		c.NotUnderstood++
+	}
+}
+
+// A cachedCount contains the number of packages of each kind in a set of images.
+type cachedCount struct {
+	history int64     // result of store.DB.History when the packages were counted
+	time    time.Time // time of the count
+	images  [sha256.Size]byte
+	kinds   map[findingdb.PackageKind]int
+}
+
+// CoverageOf returns the coverage of an answer about all images in reach, with or without a tag. Counting the packages
+// of many images takes long, so the counts are reused for half a minute, unless the images have changed. byAdvisory is
+// false if the answer does not depend on advisories.
+func (s *Service) CoverageOf(ctx context.Context, reach []resource.UID, byAdvisory bool) (c AnswerCoverage, _ error) {
+	seen, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	if err != nil {
+		return c, err
+	}
+	images, err := s.packages.ImagesIn(ctx, reach)
+	if err != nil {
+		return c, err
+	}
+	counted, err := s.countPackages(ctx, reach, images)
+	if err != nil {
+		return c, err
+	}
+	unknown, err := s.images.UnknownImages(ctx, reach)
+	if err != nil {
+		return c, err
+	}
+	c.Indexed, c.Waiting, c.NotUnderstood = images.Len()-unknown.Numbered, unknown.Waiting, unknown.NotUnderstood
+	c.Images, c.PackageTime = c.Indexed+c.Waiting+c.NotUnderstood, counted.time
+	if c.Packages, err = s.countCovered(ctx, counted.kinds, seen); err != nil {
+		return c, err
+	}
+	return s.completeCoverage(ctx, c, seen, byAdvisory)
+}
+
+// countPackages counts the packages of the images in reach by kind.
+func (s *Service) countPackages(
+	ctx context.Context, reach []resource.UID, images findingdb.ImageSet,
+) (c cachedCount, _ error) {
+	key := strings.Join(sortedTexts(reach), " ")
+	c = cachedCount{history: s.packages.History(), time: s.packages.Time(), images: images.Key()}
+	known, ok := s.counts.Get(key)
+	if ok && known.history == c.history && known.images == c.images && c.time.Sub(known.time) < countsKept {
+		return known, nil
+	}
+	done, err := s.turns.Wait(ctx, reach)
+	if err != nil {
+		return c, err
+	}
+	defer done()
+	ids, err := s.packages.PackagesOf(ctx, images)
+	if err != nil {
+		return c, err
+	}
+	if c.kinds, err = s.packages.CountKinds(ctx, ids); err == nil {
+		s.counts.Add(key, c)
+	}
+	return c, err
+}
+
+func sortedTexts(uids []resource.UID) (texts []string) {
+	for _, uid := range slices.Sorted(slices.Values(uids)) {
+		texts = append(texts, string(uid))
+	}
+	return texts
+}
+
+// pairCoverage returns the coverage of an answer about two images. A package that both images have counts once.
+func (s *Service) pairCoverage(
+	ctx context.Context, from, to ImageDetails, before, after []registry.ImagePackage,
+) (c AnswerCoverage, _ error) {
+	seen, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	if err != nil {
+		return c, err
+	}
+	c.addImage(from.State)
+	c.addImage(to.State)
+	both, counted := registry.Inspection{}, map[int64]bool{}
+	for _, p := range slices.Concat(before, after) {
+		if !counted[p.ID] {
+			counted[p.ID] = true
+			both.Packages = append(both.Packages, p)
+		}
+	}
+	if c.Packages, err = s.coverage(ctx, both); err != nil {
+		return c, err
+	}
+	c.Packages.OnlyFiles, c.Packages.OnlySBOMs = 0, 0
+	return s.completeCoverage(ctx, c, seen, true)
+}

@@ -1,0 +1,37 @@
+package query
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+)
+
+// addRecords adds the ratings and titles of other records to findings. They come from groups on which the caller has
+// advisories.list. If unrated is set, only findings of unknown severity are completed, because a list of many findings
+// needs only their severities.
+func (s *Service) addRecords(ctx context.Context, findings []*finding.Finding, unrated bool) error {
+	var names []string
+	for _, v := range findings {
+		if !unrated || v.Severity == finding.SeverityUnknown {
+			names = append(names, v.Names()...)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	reach, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	if err != nil {
+		return err
+	}
+	records, err := finding.ReadRecords(ctx, s.advisories, reach, names)
+	if err != nil {
+		return err
+	}
+	for _, v := range findings {
+		if !unrated || v.Severity == finding.SeverityUnknown {
+			records.Complete(v, finding.Anyone)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,392 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	authpb "github.com/holdfast-dev/holdfast/gen/auth"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// bindingsOf returns how many role bindings a group has.
+func (w *world) bindingsOf(t *testing.T, group string) int {
+	t.Helper()
+	list := must[*iampb.ListRoleBindingsResponse](t, w.overGRPC, w.Token, &iampb.ListRoleBindingsRequest{Group: group})
+	return int(list.GetTotalCount())
+}
+
+// TestAttackGrantsInFlight: an attacker sends grants on many connections while an administrator deletes the attacker's
+// binding. No grant is made after the deletion has returned.
+func TestAttackGrantsInFlight(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		for round := range 4 {
+			group := w.child(t, string(w.Organization), fmt.Sprint("round", round))
+			mallory := resource.UserUID("https://people.example", fmt.Sprint("mallory", round))
+			binding := w.bind(t, group, string(mallory), ownerRole)
+			bearer := w.mint(t, mallory, token.Claims{})
+			var wg sync.WaitGroup
+			var revoked atomic.Bool
+			for i := range 12 {
+				wg.Go(func() {
+					for n := 0; n < 500 && !revoked.Load(); n++ {
+						friend := resource.UserUID("https://people.example", fmt.Sprint("friend", round, i, n))
+						body := `{"identity_uid":"` + string(friend) + `","role_uid":"` + ownerRole + `"}`
+						if w.send(t, bearer, "POST", "/iam/v2beta1/roleBindings/"+group, body).status == http.StatusForbidden {
+							return
+						}
+					}
+				})
+			}
+			for w.bindingsOf(t, group) < 20 { // the attack is under way
+			}
+			w.delete(t, "/iam/v2beta1/roleBindings/"+binding)
+			after := w.bindingsOf(t, group)
+			revoked.Store(true)
+			wg.Wait()
+			if n := w.bindingsOf(t, group); n != after {
+				t.Errorf("%d bindings were created after the attacker's binding was deleted", n-after)
+			}
+		}
+	})
+}
+
+// delete sends a DELETE request as the owner, which must succeed.
+func (w *world) delete(t *testing.T, target string) {
+	t.Helper()
+	if r := w.send(t, w.Token, "DELETE", target, ""); r.status != http.StatusOK {
+		t.Errorf("DELETE %s: HTTP status %d\n%s", target, r.status, r.body)
+	}
+}
+
+// A halfRequest is a request whose body is not sent completely.
+type halfRequest struct {
+	body *io.PipeWriter
+	done chan int // receives the HTTP status
+}
+
+// sendHalf starts a request and sends the first bytes of its body.
+func (w *world) sendHalf(t *testing.T, r *http.Request, first string) *halfRequest {
+	t.Helper()
+	body, out := io.Pipe()
+	r.Body = body
+	h := &halfRequest{out, make(chan int, 1)}
+	go func() {
+		resp, err := w.client.Do(r)
+		if err != nil {
+			h.done <- 0
+			return
+		}
+		defer resp.Body.Close()
+		_, _ = io.Copy(io.Discard, resp.Body)
+		h.done <- resp.StatusCode
+	}()
+	if _, err := io.WriteString(out, first); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// finish sends the rest of the body and returns the HTTP status of the answer, or 0 if there is none.
+func (h *halfRequest) finish(rest string) int {
+	go func() {
+		_, _ = io.WriteString(h.body, rest) // fails if the server has answered
+		_ = h.body.Close()
+	}()
+	return <-h.done
+}
+
+// TestAttackHalfSentGrant: a request whose last bytes arrive after the caller's access was revoked changes nothing.
+func TestAttackHalfSentGrant(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		folder := w.child(t, string(w.Organization), "folder")
+		robot := w.robot(t, string(w.Organization), "robot")
+		w.bind(t, folder, robot, ownerRole)
+		bearer := w.mint(t, resource.UID(robot), token.Claims{})
+		grant := func() *halfRequest {
+			target := w.BaseURL + "/iam/v2beta1/roleBindings/" + folder
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer "+bearer)
+			r.Header.Set("Content-Type", "application/json")
+			return w.sendHalf(t, r, `{"i`)
+		}
+		rest := `dentity_uid":"` + string(bob) + `","role_uid":"` + ownerRole + `"}`
+		if status := grant().finish(rest); status != http.StatusOK {
+			t.Errorf("without a revocation: HTTP status %d", status)
+		}
+		half, before := grant(), w.bindingsOf(t, folder)
+		w.delete(t, "/iam/v2beta1/identities/"+robot)
+		if status := half.finish(rest); status != http.StatusUnauthorized && status != http.StatusForbidden {
+			t.Errorf("after the identity was deleted: HTTP status %d", status)
+		}
+		if n := w.bindingsOf(t, folder); n >= before { // the binding of the deleted identity is gone, too
+			t.Errorf("there are %d bindings, and before the deletion there were %d", n, before)
+		}
+	})
+}
+
+// TestAttackHalfSentPush: an upload and a manifest whose last bytes arrive after the pusher's identity was deleted are
+// refused.
+func TestAttackHalfSentPush(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		folder := w.child(t, string(w.Organization), "folder")
+		robot := w.robot(t, string(w.Organization), "robot")
+		w.bind(t, folder, robot, ownerRole)
+		const name = "dev/folder/app"
+		bearer := w.mint(t, resource.UID(robot), token.Claims{Audience: []string{w.RegistryHost}})
+		half := func(verb, target, kind, first string) *halfRequest {
+			r, err := http.NewRequestWithContext(t.Context(), verb, w.BaseURL+target, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer "+bearer)
+			r.Header.Set("Content-Type", kind)
+			return w.sendHalf(t, r, first)
+		}
+		begin := w.oci(t, bearer, "POST", "/v2/"+name+"/blobs/uploads/", "")
+		patch := half("PATCH", begin.header.Get("Location"), octets, strings.Repeat("a", 1<<20))
+		manifest := `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}`
+		put := half("PUT", "/v2/"+name+"/manifests/prod", "application/vnd.oci.image.index.v1+json", manifest[:9])
+		w.delete(t, "/iam/v2beta1/identities/"+robot)
+		if status := put.finish(manifest[9:]); status < 400 {
+			t.Errorf("the rest of a manifest: HTTP status %d", status)
+		}
+		if status := patch.finish(strings.Repeat("a", 1<<20)); status != 0 && status < 400 {
+			t.Errorf("the rest of an upload: HTTP status %d", status)
+		}
+	})
+}
+
+// notInFlight are the methods that the test of all methods cannot interrupt, each with the reason.
+var notInFlight = map[string]string{
+	"AccountAssociationsService_CheckAccountAssociation": "only reads",
+	"V1_GroupAccountAssociations_Check":                  "only reads",
+	"AccessService_LookupNames":                          "only reads",
+	"AdvisoryReadingService_BatchQueryAdvisories":        "only reads",
+	"AdvisoryReadingService_QueryAdvisories":             "only reads",
+	"ExploitedService_QueryExploits":                     "only reads",
+	"FederationService_ExplainToken":                     "only reads",
+	"DeliveriesService_TestSubscription":                 "sends a request, and writes only its log",
+	"SignInService_TestIdentityProvider":                 "sends a request, and writes nothing",
+	"SecurityTokenService_Exchange":                      "needs no caller",
+	"Auth_Register":                                      "depends on the token and the invite in its request",
+	"Auth_Delete":                                        "ends the access of its own caller",
+	"SecurityTokenService_ExchangeRefreshToken":          "depends on the refresh token in its request",
+	"V1_EventIdentities_Create":                          "always refuses",
+}
+
+// needNoBinding are the methods whose callers only need an identity. The test deletes the identity.
+var needNoBinding = []string{
+	"IdentitiesService_UpdateIdentityMetadata", "V1_EventIdentities_UpdateMetadata", "GroupsService_RequestGroupAccess",
+	"V1_Groups_RequestGroupAccess",
+}
+
+// loner returns the i-th person who has no role binding.
+func loner(i int) resource.UID {
+	return resource.UserUID("https://people.example", fmt.Sprint("loner", i))
+}
+
+// seedLoners creates a person for each method in needNoBinding, and the other people.
+func seedLoners(t *testing.T) func(*storetest.Store) {
+	return func(s *storetest.Store) {
+		seedPeople(t)(s)
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		for i := range needNoBinding {
+			person := resource.ClaimMatch{Issuer: "https://people.example", Subject: fmt.Sprint("loner", i)}
+			err := s.InsertIdentity(t.Context(), resource.Identity{
+				UID: loner(i), Realm: string(peopleProvider.Provider()), Provider: peopleProvider.Provider(), Name: person.Subject,
+				Email: "loner@people.example", CreateTime: now, UpdateTime: now, LastSeenTime: now,
+				Relationship: resource.Relationship{ClaimMatch: &person},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A victim is the caller of an example, and the function that ends the caller's access.
+type victim struct {
+	uid    resource.UID
+	bearer string
+	revoke func()
+}
+
+// newVictim returns a caller for the i-th example.
+func (w *world) newVictim(t *testing.T, i int, method string) victim {
+	t.Helper()
+	if k := slices.Index(needNoBinding, method); k >= 0 {
+		claims := token.Claims{Email: "loner@people.example", EmailVerified: true, Voucher: peopleProvider}
+		other := w.mint(t, loner(k), claims)
+		return victim{loner(k), w.mint(t, loner(k), claims), func() {
+			must[proto.Message](t, w.overGRPC, other, &authpb.DeletionRequest{Id: string(loner(k))})
+		}}
+	}
+	uid := resource.UserUID("https://people.example", fmt.Sprint("victim", i))
+	binding := w.bind(t, string(w.Organization), string(uid), ownerRole)
+	return victim{uid, w.mint(t, uid, token.Claims{Email: "victim@people.example"}), func() {
+		w.delete(t, "/iam/v2beta1/roleBindings/"+binding)
+	}}
+}
+
+// inFlightExamples returns examples that write, for methods whose usual examples write nothing.
+func inFlightExamples(t *testing.T, w *world) map[string]example {
+	t.Helper()
+	folder := w.child(t, string(w.Organization), "in-flight")
+	w.repo(t, folder, "app")
+	w.pushImage(t, "dev/in-flight/app", "v1", "amd64", "a layer of an image in the trash")
+	if r := w.oci(t, w.RegistryToken, "DELETE", "/v2/dev/in-flight/app/manifests/v1", ""); r.status >= 400 {
+		t.Fatalf("deletion of a tag: HTTP status %d", r.status)
+	}
+	const account = `{"name":"account","amazon":{"account":"123456789012"}}`
+	if r := w.send(t, w.Token, "POST", "/iam/v1/account_associations/"+folder, account); r.status != http.StatusOK {
+		t.Fatalf("association: HTTP status %d\n%s", r.status, r.body)
+	}
+	const vex = `{"@context":"https://openvex.dev/ns/v0.2.0","author":"a","statements":[` +
+		`{"vulnerability":{"name":"CVE-1"},"products":[{"@id":"pkg:npm/left"}],` +
+		`"status":"not_affected","justification":"component_not_present"}]}`
+	sessions := must[*signinpb.ListSessionsResponse](t, w.overGRPC, w.Token,
+		&signinpb.ListSessionsRequest{IdentityUid: string(w.Owner)}).GetSessions()
+	if len(sessions) == 0 {
+		t.Fatal("the owner has no session")
+	}
+	document := base64.StdEncoding.EncodeToString([]byte(vex))
+	return map[string]example{
+		"VexService_ImportVex":               {uid: folder, body: `{"document":"` + document + `"}`},
+		"ExploitedService_DeleteExploitList": {uid: folder, query: "format=kev"},
+		"SignInService_EndSession":           {uid: sessions[0].GetId()},
+		"TrashService_EmptyTrash":            {uid: folder},
+		"V1_GroupAccountAssociations_Update": {uid: folder, body: account},
+	}
+}
+
+// TestAttackEveryMethodInFlight calls every method that writes, and deletes the caller's role binding between the
+// authorization and the write. The call must fail.
+func TestAttackEveryMethodInFlight(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		var revoke atomic.Pointer[func(context.Context)]
+		w := serve(t, url, server.Config{InspectWorkers: 1, BeforeWrite: func(ctx context.Context) {
+			if f := revoke.Load(); f != nil {
+				(*f)(ctx)
+			}
+		}}, seedLoners(t))
+		examples := methodExamples(t, w)
+		x := things{org: string(w.Organization)}
+		for _, more := range []map[string][]example{
+			findingExamples(t, w, x), judgementExamples(t, w, x), signerExamples(t, w, x), requestExamples(t, w, x),
+			exploitedExamples(t, w, x),
+		} {
+			chooseExamples(examples, more)
+		}
+		maps.Copy(examples, inFlightExamples(t, w))
+		interrupted := 0
+		for i, m := range writingMethods() {
+			name, e := exampleOf(examples, m)
+			if name == "" {
+				t.Errorf("no example calls %s", operationOf(m))
+				continue
+			}
+			if notInFlight[name] != "" {
+				continue
+			}
+			if e.as != "" && !slices.Contains(needNoBinding, name) {
+				t.Errorf("the example of %s has a caller of its own; add the method to needNoBinding", name)
+			}
+			v := w.newVictim(t, i, name)
+			e.as = v.bearer
+			var wrote atomic.Bool
+			once := sync.OnceFunc(v.revoke)
+			f := func(ctx context.Context) {
+				if resource.ActorFrom(ctx).Subject == v.uid && wrote.CompareAndSwap(false, true) {
+					once()
+				}
+			}
+			revoke.Store(&f)
+			code, message := w.codeOverGRPC(t, m, e)
+			revoke.Store(nil)
+			once()
+			if !wrote.Load() {
+				t.Errorf("%s did not write, and notInFlight does not say why: %v: %s", name, code, message)
+			} else if interrupted++; code == codes.OK {
+				t.Errorf("%s succeeded although its caller had lost access", name)
+			}
+		}
+		if interrupted < 100 {
+			t.Errorf("only %d methods were interrupted", interrupted)
+		}
+	})
+}
+
+// exampleOf returns the example for a method, and its name among the examples. It returns "" if there is none.
+func exampleOf(examples map[string]example, m protoreflect.MethodDescriptor) (string, example) {
+	for _, name := range []string{operationOf(m), string(m.Parent().Name()) + "_" + string(m.Name())} {
+		if e, ok := examples[name]; ok {
+			return name, e
+		}
+	}
+	return "", example{}
+}
+
+// codeOverGRPC calls a method with the request of an example, and returns the result.
+func (w *world) codeOverGRPC(t *testing.T, m protoreflect.MethodDescriptor, e example) (codes.Code, string) {
+	t.Helper()
+	name := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
+	st := status.Convert(w.conn.Invoke(bearing(t, e.bearer(w)), name, e.message(t, m), newOutput(t, m)))
+	return st.Code(), st.Message()
+}
+
+// eachMethod calls f with every method of all services.
+func eachMethod(f func(protoreflect.MethodDescriptor)) {
+	protoregistry.GlobalFiles.RangeFiles(func(file protoreflect.FileDescriptor) bool {
+		if !strings.HasPrefix(string(file.Package()), "holdfast.") {
+			return true
+		}
+		for i := range file.Services().Len() {
+			list := file.Services().Get(i).Methods()
+			for k := range list.Len() {
+				f(list.Get(k))
+			}
+		}
+		return true
+	})
+}
+
+// writingMethods returns the methods of all services that are not called with GET and have no stream.
+func writingMethods() (methods []protoreflect.MethodDescriptor) {
+	eachMethod(func(m protoreflect.MethodDescriptor) {
+		if r := rule(m); r.GetGet() == "" && !m.IsStreamingClient() && !m.IsStreamingServer() {
+			methods = append(methods, m)
+		}
+	})
+	slices.SortFunc(methods, func(a, b protoreflect.MethodDescriptor) int {
+		return strings.Compare(deletesLast(a), deletesLast(b))
+	})
+	return methods
+}

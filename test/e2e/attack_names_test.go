@@ -1,0 +1,160 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/server/config"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// A tenant is what other organizations must not learn about an organization: its name, the names of its people and
+// workloads, and the address from which they pull.
+type tenant struct {
+	name, workload, person, email, address string
+}
+
+// hidden returns the texts that no answer to another organization may contain.
+func (c tenant) hidden() []string { return []string{c.name, c.workload, c.person, c.email, c.address} }
+
+var (
+	rival = tenant{"zz-rival", "zz-workload", "zz-person", "zz-person@rival.test", "203.0.113.77"}
+	host  = tenant{"", "yy-workload", "", "", "203.0.113.66"}
+
+	rivalGroup    = resource.DerivedUID("zz-rival")
+	rivalWorkload = rivalGroup.NewChild()
+	rivalPerson   = resource.UserUID("https://rival.test", "zz-person")
+)
+
+// seedRival creates an organization with a workload and a person, whom the owner of the first organization cannot see.
+func seedRival(t *testing.T) func(*storetest.Store) {
+	return func(s *storetest.Store) {
+		seedAda(t)(s)
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		if _, err := s.InsertGroup(t.Context(),
+			resource.Group{UID: rivalGroup, Name: rival.name, CreateTime: now, UpdateTime: now}); err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range []resource.Identity{
+			{UID: rivalWorkload, Name: rival.workload}, {UID: rivalPerson, Name: rival.person, Email: rival.email},
+		} {
+			i.CreateTime, i.UpdateTime, i.LastSeenTime, i.Realm = now, now, now, "https://rival.test"
+			i.Relationship.ClaimMatch = &resource.ClaimMatch{Issuer: "https://rival.test", Subject: i.Name}
+			if err := s.InsertIdentity(t.Context(), i); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// pullEverything makes all repos of the organization public, and pulls all their tags with a token and from an address.
+func (w *world) pullEverything(t *testing.T, org string, identity resource.UID, address string) {
+	t.Helper()
+	must[*ocipb.Settings](t, w.overGRPC, w.Token,
+		&ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: org, Public: true}})
+	bearer := w.mint(t, identity, token.Claims{Audience: []string{w.RegistryHost}})
+	owner := w.mint(t, w.Owner, token.Claims{Audience: []string{w.RegistryHost}})
+	var list struct{ Repositories, Tags []string }
+	if err := json.Unmarshal([]byte(w.oci(t, owner, "GET", "/v2/_catalog?n=1000", "").body), &list); err != nil {
+		t.Fatal(err)
+	}
+	pulled := 0
+	for _, repo := range list.Repositories {
+		list.Tags = nil
+		_ = json.Unmarshal([]byte(w.oci(t, owner, "GET", "/v2/"+repo+"/tags/list", "").body), &list)
+		for _, tag := range list.Tags {
+			got := w.oci(t, bearer, "GET", "/v2/"+repo+"/manifests/"+tag, "", "X-Forwarded-For", address)
+			if got.status == http.StatusOK {
+				pulled++
+			}
+		}
+	}
+	if pulled == 0 {
+		t.Fatal("nothing was pulled")
+	}
+	procUntil(t, fmt.Sprintf("the pulls of %s are recorded", identity), func() bool {
+		return must[*ocipb.ListPullsResponse](t, w.overGRPC, w.Token,
+			&ocipb.ListPullsRequest{IdentityUid: string(identity)}).GetTotalCount() > 0
+	})
+}
+
+// TestAttackNamesOfOthers calls every method as the owner of an organization from whose public repos people and
+// workloads of another organization have pulled, and as a member of that other organization, and without a token. No
+// answer may contain a name or an address that the caller may not see. The owner must see the names and addresses of
+// their own workloads.
+func TestAttackNamesOfOthers(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		proxies := config.Prefixes{netip.MustParsePrefix("127.0.0.0/8")}
+		w := serve(t, url, server.Config{InspectWorkers: 1, TrustedProxies: proxies}, seedRival(t))
+		x := w.makeThings(t)
+		var doc document
+		if err := json.Unmarshal([]byte(w.send(t, "", "GET", "/openapi.json", "").body), &doc); err != nil {
+			t.Fatal(err)
+		}
+		examples := doc.examples(t, w, x)
+		kept := w.repo(t, x.folder, "kept")
+		for _, tag := range []string{"v1", "v2"} {
+			w.pushImage(t, "dev/folder/kept", tag, "amd64", tag)
+		}
+		w.retain(t, kept, &ocipb.Retention{KeepNewest: 1})
+		preview := "RetentionService_PreviewRetention"
+		examples[preview] = append(examples[preview], example{uid: kept})
+		own := w.robot(t, x.org, host.workload)
+		w.bind(t, x.org, own, string(resource.ManagedRoleUID("registry.pull")))
+		w.bind(t, x.folder, string(rivalWorkload), x.role)
+		w.bind(t, x.folder, string(rivalPerson), x.role)
+		w.pullEverything(t, x.org, resource.UID(own), host.address)
+		w.pullEverything(t, x.org, rivalWorkload, rival.address)
+		w.pullEverything(t, x.org, rivalPerson, rival.address)
+		procUntil(t, "the preview has an image that was last pulled by a stranger", func() bool {
+			plan := must[*ocipb.RetentionPlan](t, w.overGRPC, w.Token, &ocipb.PreviewRetentionRequest{Uid: kept})
+			return len(plan.GetGoing()) == 1 && plan.GetGoing()[0].GetPullerUid() == string(rivalPerson)
+		})
+		seen := strings.Builder{}
+		for _, pass := range []struct {
+			who, bearer string
+			hidden      []string
+		}{
+			{"nobody", "", append(rival.hidden(), host.workload, host.address)},
+			{"a member of the other organization", w.mint(t, rivalWorkload, token.Claims{}),
+				[]string{host.workload, host.address, rival.person, rival.email}},
+			{"the owner", w.Token, rival.hidden()},
+		} {
+			for _, id := range inOrder(examples) {
+				path, verb, op, ok := doc.find(id)
+				if !ok || strings.HasSuffix(path, ":watch") { // a watch returns entries of the audit log, which are listed
+					continue
+				}
+				for _, e := range examples[id] {
+					if e.as != "" && pass.bearer != w.Token {
+						continue // the example is about its caller
+					}
+					got := w.send(t, pass.bearer, strings.ToUpper(verb), e.target(t, path, op, x), e.body)
+					for _, text := range pass.hidden {
+						if strings.Contains(got.body, text) || strings.Contains(fmt.Sprint(got.header), text) {
+							t.Errorf("%s learns %q from %s: %.500s", pass.who, text, id, got.body)
+						}
+					}
+					if pass.who == "the owner" {
+						seen.WriteString(got.body)
+					}
+				}
+			}
+		}
+		for _, text := range []string{host.workload, host.address} {
+			if !strings.Contains(seen.String(), text) {
+				t.Errorf("the owner does not see %q", text)
+			}
+		}
+	})
+}
