@@ -66,6 +66,7 @@ type evidence struct {
 	tags       map[finding.ImageKey][]string
 	exploited  map[resource.UID]map[vuln.CVE]bool // known exploited CVEs, by the group of the exploit list
 	records    finding.Records                    // other records about vulnerabilities that are not rated
+	sources    map[resource.UID]bool              // groups of the advisories, exploit lists and records
 }
 
 // judgements returns the verdicts of the rules of one organization on images at a time.
@@ -83,11 +84,10 @@ func (j judge) judgements(
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(rules, func(r vuln.PullRule) bool { return r.MinSeverity > 0 }) {
-		if err := j.addRecords(ctx, keys, &e); err != nil {
-			return nil, err
-		}
+	if err := j.addRecords(ctx, keys, &e); err != nil {
+		return nil, err
 	}
+	e.addSources()
 	verdicts := map[finding.ImageKey]verdict{}
 	for _, key := range keys {
 		v := verdict{reasons: map[resource.UID]string{}}
@@ -247,34 +247,98 @@ func (e evidence) judge(key finding.ImageKey, r vuln.PullRule, asOf time.Time, v
 	case r.RefuseUnknown && slices.ContainsFunc(ids, func(id int64) bool { return e.unmatched[id] }):
 		return "the image was not compared with the advisories yet"
 	}
-	var worst *finding.Finding
-	refusedCount := 0
-	for _, f := range e.findings(key) {
-		if passesUnrated(r, f) && !v.unrated {
-			rated := f
-			rated.Severity = finding.SeverityCritical
-			v.unrated, _ = refuses(r, rated, asOf)
-		}
-		refused, begins := refuses(r, f, asOf)
-		if !refused {
-			v.validUntil(begins, asOf)
-			continue
-		}
-		held, ok := e.exceptions.Holding(exception.CaseOf(f, key.Repo, key.Digest, e.tags[key]), asOf,
-			func(x vuln.Exception) bool { return x.Home().Covers(r.Home()) })
-		if ok {
-			v.validUntil(held.ExpireTime, asOf)
-			v.validUntil(held.DeleteTime, asOf)
-			continue
-		}
-		if refusedCount++; worst == nil || worst.Key() < f.Key() {
-			worst = &f
-		}
-	}
-	if worst == nil {
+	refused := e.refused(key, r, asOf, v)
+	if len(refused) == 0 {
 		return ""
 	}
-	return explain(*worst, refusedCount-1)
+	worst := slices.MaxFunc(refused, func(a, b finding.Finding) int { return cmp.Compare(a.Key(), b.Key()) })
+	return explain(worst, len(refused)-1)
+}
+
+// refused returns the findings because of which a rule refuses an image, each once. The rule is applied to several sets
+// of findings: to those by the advisories of the rule's group and above, and then to those by the advisories of each
+// further group on the way to the repo and above it. So whatever an author in a folder writes, it cannot weaken what
+// the advisories above say: not by a lower rating, and not by joining two vulnerabilities.
+func (e evidence) refused(key finding.ImageKey, r vuln.PullRule, asOf time.Time, v *verdict) (refused []finding.Finding) {
+	type name struct {
+		pkg  registry.Package
+		name string
+	}
+	counted := map[name]bool{}
+	views := e.views(key.Repo, r.Home())
+	for i, view := range views {
+		for _, f := range e.findings(key, view) {
+			if i == len(views)-1 {
+				v.noteUnrated(r, f, asOf)
+			}
+			if !e.refusesFinding(key, r, f, asOf, v) {
+				continue
+			}
+			seen := false
+			for _, n := range f.Names() {
+				seen = seen || counted[name{f.Package.Package, n}]
+				counted[name{f.Package.Package, n}] = true
+			}
+			if !seen {
+				refused = append(refused, f)
+			}
+		}
+	}
+	return refused
+}
+
+// refusesFinding reports whether a rule refuses an image because of a finding for which no exception holds.
+func (e evidence) refusesFinding(
+	key finding.ImageKey, r vuln.PullRule, f finding.Finding, asOf time.Time, v *verdict,
+) bool {
+	refused, begins := refuses(r, f, asOf)
+	if !refused {
+		v.validUntil(begins, asOf)
+		return false
+	}
+	held, ok := e.exceptions.Holding(exception.CaseOf(f, key.Repo, key.Digest, e.tags[key]), asOf,
+		func(x vuln.Exception) bool { return x.Home().Covers(r.Home()) })
+	if ok {
+		v.validUntil(held.ExpireTime, asOf)
+		v.validUntil(held.DeleteTime, asOf)
+	}
+	return !ok
+}
+
+// noteUnrated records that a finding passes a rule only because its severity is unknown.
+func (v *verdict) noteUnrated(r vuln.PullRule, f finding.Finding, asOf time.Time) {
+	if passesUnrated(r, f) && !v.unrated {
+		f.Severity = finding.SeverityCritical
+		v.unrated, _ = refuses(r, f, asOf)
+	}
+}
+
+// views returns the groups between home and repo, home first, whose advisories, records or catalogs add to those of the
+// groups above. home is always one of them.
+func (e evidence) views(repo, home resource.UID) []resource.UID {
+	views := []resource.UID{home}
+	for _, g := range repo.Ancestors() {
+		if g != home && home.Covers(g) && e.sources[g] {
+			views = append(views, g)
+		}
+	}
+	return views
+}
+
+// addSources sets the groups whose data the evidence contains.
+func (e *evidence) addSources() {
+	e.sources = map[resource.UID]bool{}
+	for _, a := range e.advisories {
+		e.sources[a.UID.Parent()] = true
+	}
+	for _, records := range e.records {
+		for _, a := range records {
+			e.sources[a.UID.Parent()] = true
+		}
+	}
+	for group := range e.exploited {
+		e.sources[group] = true
+	}
 }
 
 // validUntil shortens the validity of a verdict to end at t, unless t is zero or not after asOf.
@@ -284,10 +348,11 @@ func (v *verdict) validUntil(t, asOf time.Time) {
 	}
 }
 
-// findings returns the findings of an image. Advisories and catalogs count if they are in a group that contains the
-// repo, so advisories of the organization also count for a rule of a folder. Nobody in another folder can stop a pull.
-func (e evidence) findings(key finding.ImageKey) (found []finding.Finding) {
-	counts := func(group resource.UID) bool { return group.Covers(key.Repo) }
+// findings returns the findings of an image by the advisories and catalogs of a group that contains the repo, and of
+// the groups above it. So advisories of the organization also count for a rule of a folder. Nobody in another folder
+// can stop a pull.
+func (e evidence) findings(key finding.ImageKey, view resource.UID) (found []finding.Finding) {
+	counts := func(group resource.UID) bool { return group.Covers(view) }
 	for _, id := range e.packages[key.Digest] {
 		var counted []findingdb.Hit
 		for _, h := range e.hits[id] {

@@ -128,6 +128,9 @@ func TestSeverityOfAnotherRecord(t *testing.T) {
 		}
 		g.imports(t, org, scored("GHSA-3", exploited))
 		check("with another record", finding.SeverityCritical, true)
+		if !g.rates(t, folder, repo.UID, d, vuln.PullRule{UnknownSeverity: vuln.UnknownSeverityAllow}) {
+			t.Error("a rule without a minimum severity ignores the rating of another record")
+		}
 	})
 }
 
