@@ -39,7 +39,6 @@ type Matches struct {
 	Ratings     map[Match]Rating
 	Advisories  map[int64]NamedAdvisory
 	After, Last int64
-	Again       []int64 // packages that must be compared with all advisories again
 }
 
 // within returns the name of a column in the table m. The condition on packages precedes the name.
@@ -231,15 +230,13 @@ func (t Tx) MatchPackages(
 	return t.Later(ctx, text, q.Args...)
 }
 
-// CompareAgain marks packages as not compared with the advisories.
-func (t Tx) CompareAgain(ctx context.Context, packages []int64) error {
-	if len(packages) == 0 {
-		return nil
-	}
-	q := store.Query{Engine: t.DB.Engine}
-	text := fmt.Sprintf(`UPDATE packages SET matched = %s WHERE seq IN (SELECT v FROM %s AS s)`, q.Arg(false),
-		t.DB.Engine.Unnest(&q, packages))
-	return t.Later(ctx, text, q.Args...)
+// MatchWithin replaces the matches of packages with the advisories of one organization, by its key. source returns the source of an
+// advisory's change. If a match changes, it first calls announce.
+func (t Tx) MatchWithin(
+	ctx context.Context, root int64, packages []int64, want Matches, source func(advisory int64) string,
+	announce func(Change) error,
+) error {
+	return t.setMatches(ctx, fmt.Sprintf("root = %d AND m.package", root), packages, want, source, announce)
 }
 
 // byImage is the source of a match that a new package opens.

@@ -46,7 +46,7 @@ func TestJars(t *testing.T) {
 		"Spring": {"spring-beans-5.3.17.jar", springBeans, []string{"Maven org.springframework:spring-beans 5.3.17"}},
 		"Log4j":  {"log4j-core-2.14.1.jar", log4j, []string{"Maven org.apache.logging.log4j:log4j-core 2.14.1"}},
 		"a vendor": {"thing-tool-1.0.jar", manifest("Implementation-Vendor-Id: com.acme.thing"),
-			[]string{"Maven com.acme.thing:thing-tool 1.0"}},
+			[]string{"jar thing-tool 1.0 pkg:jar/thing-tool@1.0?vendor=com.acme.thing"}},
 		"Tomcat": {"tomcat-embed-core-9.0.50.jar", manifest("Bundle-SymbolicName: org.apache.tomcat-embed-core",
 			"Implementation-Title: Apache Tomcat", "Implementation-Version: 9.0.50"),
 			[]string{"Maven org.apache.tomcat.embed:tomcat-embed-core 9.0.50"}},

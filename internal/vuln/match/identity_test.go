@@ -171,10 +171,11 @@ func TestJars(t *testing.T) {
 			before("evil", "Maven", "org.evil:core", "2"))
 		check("with advisories", map[string]string{okio: "okio", beans: "beans", core: "",
 			"pkg:jar/okio@1.17.6": "", "pkg:jar/core@1.0?bundle=org.evil.core": "evil",
-			"pkg:maven/com.squareup.okio/okio@1.15.0": "okio", "pkg:maven/com.example/okio@1.15.0": ""})
+			"pkg:maven/com.squareup.okio/okio@1.15.0": "okio", "pkg:maven/com.example/okio@1.15.0": "",
+			"pkg:jar/okio@1.15.0?vendor=com.example": "", "pkg:jar/core@1.0?bundle=com.acme.core&vendor=org.evil": "evil"})
 		s.advise(before("other", "Maven", "com.example:okio", "9"))
 		check("with two packages of the same name", map[string]string{okio: "", beans: "beans",
-			"pkg:jar/okio@1.16.0?bundle=com.squareup.okio": "okio"})
+			"pkg:jar/okio@1.16.0?bundle=com.squareup.okio": "okio", "pkg:jar/okio@1.16.1?vendor=com.example": "other"})
 		other := &stage{s.Store, t, s.matcher, newOrganization(t, s.Store, "other")}
 		other.advise(before("other org", "Maven", "com.other:spring-beans", "9"))
 		check("with an advisory of another organization", map[string]string{beans: "beans"})
@@ -182,6 +183,73 @@ func TestJars(t *testing.T) {
 			t.Errorf("the other organization has the findings %q", got)
 		}
 	})
+}
+
+// TestJarsAndOtherAuthors checks that an advisory in a folder does not change to which Maven package the advisories above
+// compare an archive, that a deleted advisory has no effect, and that the comparison of one organization leaves the
+// packages compared for the others.
+func TestJarsAndOtherAuthors(t *testing.T) {
+	vulntest.Each(t, func(t *testing.T, db *vulntest.Store) {
+		s := newStage(t, db)
+		now := s.Time()
+		folder := resource.Group{UID: s.org.NewChild(), Name: "folder", CreateTime: now, UpdateTime: now}
+		_, err := s.InsertGroup(t.Context(), folder)
+		testkit.Must(t, err)
+		const okio = "pkg:jar/okio@1.15.0"
+		check := func(when, want string) {
+			t.Helper()
+			if got := s.findings(okio); got != want {
+				t.Errorf("%s: findings %q, want %q", when, got, want)
+			}
+		}
+		s.advise(before("good", "Maven", "com.squareup.okio:okio", "1.17.6"))
+		check("one package", "good")
+		_, err = s.ImportAdvisories(t.Context(), folder.UID, "test",
+			[]vuln.Advisory{before("below", "Maven", "com.squareup.okio:okio", "1.18"), before("evil", "Maven", "evil:okio", "9")})
+		testkit.Must(t, err)
+		s.compare()
+		check("two packages for the folder", "good")
+		s.remove("evil")
+		check("one package for the folder", "below good")
+		s.advise(before("second", "Maven", "com.example:okio", "9"))
+		check("two packages", "")
+		s.advise(before("second", "Maven", "com.example:other", "9"))
+		check("the second advisory changed", "below good")
+		s.advise(before("third", "Maven", "com.example:okio", "9"))
+		check("two packages again", "")
+
+		other := &stage{s.Store, t, s.matcher, newOrganization(t, s.Store, "other")}
+		_, err = s.ImportAdvisories(t.Context(), other.org, "test", []vuln.Advisory{before("x", "Maven", "com.other:okio", "9")})
+		testkit.Must(t, err)
+		for range 100 { // every turn of the matcher
+			did, err := s.matcher.Match(t.Context())
+			testkit.Must(t, err)
+			var waiting int
+			testkit.Must(t, s.Row(t.Context(), `SELECT count(*) FROM packages WHERE NOT matched`, nil, &waiting))
+			if waiting > 0 {
+				t.Fatal("a package waits to be compared because of another organization's advisory")
+			}
+			if !did {
+				break
+			}
+		}
+		s.remove("third")
+		check("the third advisory was deleted", "below good")
+		if got := other.findings(okio); got != "x" {
+			t.Errorf("the other organization has the findings %q", got)
+		}
+		s.remove("good")
+		check("only the folder's advisory is left", "below")
+	})
+}
+
+// remove deletes an advisory.
+func (s *stage) remove(id string) {
+	s.t.Helper()
+	var uid resource.UID
+	testkit.Must(s.t, s.Row(s.t.Context(), `SELECT uid FROM advisories WHERE advisory_id = $1`, []any{id}, &uid))
+	testkit.Must(s.t, s.DeleteAdvisory(s.t.Context(), uid))
+	s.compare()
 }
 
 // TestModuleStreams checks that an rpm in a module has findings only from advisories about its stream.

@@ -160,15 +160,16 @@ func (m *Matcher) matchPackages(ctx context.Context) (bool, error) {
 	want := findingdb.NewMatches()
 	named := map[string][]vuln.Advisory{}
 	pairs, begin := 0, time.Now()
+	maven := m.mavenNames("")
 	for i, p := range fresh {
-		s, err := m.candidate(ctx, p)
+		s, err := maven.candidate(ctx, p)
 		if err != nil {
 			return false, err
 		}
 		var about []vuln.Advisory
 		for _, name := range s.named() {
 			if _, ok := named[name]; !ok {
-				if named[name], err = m.advisories.AdvisoriesNaming(ctx, name); err != nil {
+				if named[name], err = m.advisories.AdvisoriesNaming(ctx, name, ""); err != nil {
 					return false, err
 				}
 			}
@@ -200,16 +201,16 @@ func (m *Matcher) matchAdvisories(ctx context.Context) (bool, error) {
 	m.last = c.Root
 	turn := m.progressOf(c)
 	c = c.First(turn.batch)
-	want, done, err := m.compare(ctx, c.Advisories, turn)
+	want, jars, done, err := m.compare(ctx, c.Advisories, turn)
 	if err != nil || want == nil {
+		return true, err
+	}
+	if err := m.matchJars(ctx, jars, c); err != nil {
 		return true, err
 	}
 	err = m.write(ctx, func(t *store.Tx) error {
 		announce := func(change findingdb.Change) error { return m.writeEvents(ctx, t, change) }
-		if err := findingdb.In(t).MatchAdvisories(ctx, c.Advisories, *want, c.Sources, announce); err != nil {
-			return err
-		}
-		if err := findingdb.In(t).CompareAgain(ctx, want.Again); err != nil || !done {
+		if err := findingdb.In(t).MatchAdvisories(ctx, c.Advisories, *want, c.Sources, announce); err != nil || !done {
 			return err
 		}
 		return advisorydb.DeleteChanges(ctx, t, c)
@@ -233,14 +234,6 @@ type subject struct {
 type candidate interface {
 	named() []string                               // names under which advisories may be about the package
 	match(a vuln.Advisory, into findingdb.Matches) // adds a match if the advisory affects the package
-}
-
-// candidate returns a package in the form in which it is compared.
-func (m *Matcher) candidate(ctx context.Context, p findingdb.StoredPackage) (candidate, error) {
-	if p.Ecosystem == version.JAR {
-		return m.jarOf(ctx, p)
-	}
-	return subjectOf(p), nil
 }
 
 func (s subject) named() []string { return []string{s.name} }

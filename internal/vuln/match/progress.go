@@ -5,7 +5,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
-	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
@@ -47,14 +46,15 @@ func (m *Matcher) finishTurn(root int64, t progress, want findingdb.Matches, don
 
 // compare returns the matches of advisories, and reports whether these are all matches. If the comparison is too much
 // work for one turn, it returns nil, and the next turn of the organization has fewer advisories. A single advisory is
-// compared with some of the packages in each turn.
+// compared with some of the packages in each turn. jars are the Java archives whose Maven package may have changed.
 func (m *Matcher) compare(
 	ctx context.Context, advisories []int64, t progress,
-) (_ *findingdb.Matches, done bool, _ error) {
+) (_ *findingdb.Matches, jars []jar, done bool, _ error) {
 	changed, err := m.advisories.AdvisoriesByKey(ctx, advisories)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
+	maven := m.mavenNames(rootOf(changed))
 	byName := map[string][]vuln.Advisory{}
 	for _, a := range changed {
 		for _, name := range a.Names() {
@@ -67,17 +67,17 @@ func (m *Matcher) compare(
 	}
 	last, err := m.packages.LastMatched(ctx, advisories, t.after, m.Pairs)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
 	subjects, err := m.packages.Subjects(ctx, append(names, artifacts(names)...), t.after, m.Pairs+1)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
 	candidates := make([]candidate, len(subjects))
 	pairs := 0
 	for i, p := range subjects {
-		if candidates[i], err = m.candidate(ctx, p); err != nil {
-			return nil, false, err
+		if candidates[i], err = maven.candidate(ctx, p); err != nil {
+			return nil, nil, false, err
 		}
 		for _, name := range candidates[i].named() {
 			pairs += len(byName[name])
@@ -85,7 +85,7 @@ func (m *Matcher) compare(
 	}
 	if heavy := last > 0 || pairs > m.Pairs; heavy && len(advisories) > 1 {
 		m.progress[m.last] = progress{batch: max(1, min(t.batch, len(advisories))/8)}
-		return nil, false, nil
+		return nil, nil, false, nil
 	}
 	if len(subjects) > m.Pairs && (last == 0 || subjects[m.Pairs-1].ID < last) {
 		last = subjects[m.Pairs-1].ID
@@ -96,8 +96,8 @@ func (m *Matcher) compare(
 		if last > 0 && p.ID > last {
 			break
 		}
-		if p.Ecosystem == version.JAR { // a further Maven package with its name may change what the archive is
-			want.Again = append(want.Again, p.ID)
+		if j, ok := candidates[i].(jar); ok { // a further Maven package with its name may change what the archive is
+			jars = append(jars, j)
 		}
 		for _, name := range candidates[i].named() {
 			for _, a := range byName[name] {
@@ -105,5 +105,5 @@ func (m *Matcher) compare(
 			}
 		}
 	}
-	return &want, last == 0, nil
+	return &want, jars, last == 0, nil
 }

@@ -193,6 +193,9 @@ func (t Tx) replaceAdvisory(
 	if err := t.recordChanges(ctx, group, d); err != nil {
 		return err
 	}
+	if err := t.dropMavenNames(ctx, before, after.Affected); err != nil {
+		return err
+	}
 	if old.text == d.text {
 		return nil
 	}
@@ -217,6 +220,9 @@ func (s *Store) DeleteAdvisory(ctx context.Context, uid resource.UID) error {
 			return err
 		}
 		if err := t.recordChanges(ctx, uid.Parent(), d); err != nil {
+			return err
+		}
+		if err := t.dropMavenNames(ctx, a, nil); err != nil {
 			return err
 		}
 		if err := t.replaceText(ctx, uid.Parent(), place.block, store.Segment(uid), ""); err != nil {

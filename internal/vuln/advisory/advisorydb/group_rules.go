@@ -19,7 +19,9 @@ func GroupRules() []grouprule.Rule {
 		}),
 		grouprule.Cascades("exploit_lists"),
 		grouprule.Keeps("advisory_changes", "the matcher still has to remove the matches of the deleted advisories"),
-		grouprule.Keeps("maven_names", "only advisories of the organization are compared by these names"),
+		grouprule.Deletes("maven_names", func(ctx context.Context, t *store.Tx, group resource.UID) error {
+			return t.Later(ctx, `DELETE FROM maven_names WHERE grp = $1`, string(group))
+		}),
 		grouprule.Keeps("advisory_ecosystems", "nobody can list advisories in a deleted group, so no query finds them"),
 	}
 	return append(rules, grouprule.BelongsTo("advisories", "advisory_texts")...)

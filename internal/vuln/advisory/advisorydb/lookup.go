@@ -206,16 +206,23 @@ func (s *Store) AdvisoriesByKey(ctx context.Context, keys []int64) ([]vuln.Advis
 	}, text, q.Args...)
 }
 
-// AdvisoriesNaming returns the advisories of all organizations that name a package.
-func (s *Store) AdvisoriesNaming(ctx context.Context, name string) (advisories []vuln.Advisory, _ error) {
+// AdvisoriesNaming returns the advisories of an organization that name a package. If root is empty, it returns those of
+// all organizations.
+func (s *Store) AdvisoriesNaming(
+	ctx context.Context, name string, root resource.UID,
+) (advisories []vuln.Advisory, _ error) {
 	type pair struct {
 		group      resource.UID
 		generation generation
 	}
+	text, args := `SELECT grp, generation FROM advisory_generations`, []any(nil)
+	if root != "" {
+		text, args = text+` WHERE grp >= $1 AND grp < $2`, []any{string(root), string(root) + "0"}
+	}
 	pairs, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (p pair, err error) {
 		err = row.Scan(&p.group, &p.generation)
 		return p, err
-	}, `SELECT grp, generation FROM advisory_generations`)
+	}, text, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -233,6 +233,7 @@ var (
 )
 
 // self returns the identity of an archive from its file name and its manifest. The group is empty if it is not certain.
+// The ID of the vendor is often the group, but not always, so it is only a hint for the comparison.
 func (c jarContent) self(name string) (id mavenID) {
 	base := path.Base(name)
 	base = strings.TrimSuffix(base, path.Ext(base))
@@ -250,15 +251,7 @@ func (c jarContent) self(name string) (id mavenID) {
 		bundle == id.artifact { // the file has the name of the bundle, as in Eclipse
 		id.artifact = id.artifact[i+1:]
 	}
-	vendor := c.manifest["implementation-vendor-id"]
-	switch {
-	case knownGroup(id.artifact) != "":
-		id.group = knownGroup(id.artifact)
-	case groupName.MatchString(vendor):
-		id.group = vendor
-	default:
-		id.group = groupOfBundle(bundle, id.artifact)
-	}
+	id.group = cmp.Or(knownGroup(id.artifact), groupOfBundle(bundle, id.artifact))
 	return id
 }
 
@@ -332,8 +325,8 @@ func knownGroup(artifact string) string {
 	return ""
 }
 
-// entry returns a package of Maven, or a package without a group with the name of its bundle, from which the group is
-// derived when advisories are compared. It returns nil if the identity has invalid characters.
+// entry returns a package of Maven, or a package without a group with the name of its bundle and the ID of its vendor,
+// from which the group is derived when advisories are compared. It returns nil if the identity has invalid characters.
 func (m mavenID) entry(manifest map[string]string) *entry {
 	if m.group != "" {
 		if !m.valid() {
@@ -345,8 +338,13 @@ func (m mavenID) entry(manifest map[string]string) *entry {
 		return nil
 	}
 	e := registryEntry(version.JAR, m.artifact, m.version)
+	separator := "?"
 	if bundle := (jarContent{manifest: manifest}).bundle(); bundle != "" {
 		e.Purl += "?bundle=" + escape(bundle)
+		separator = "&"
+	}
+	if vendor := manifest["implementation-vendor-id"]; groupName.MatchString(vendor) {
+		e.Purl += separator + "vendor=" + escape(vendor)
 	}
 	return e
 }
