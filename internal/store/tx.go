@@ -67,12 +67,12 @@ func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
 	ctx, span := trace.Start(ctx, "transaction")
 	var err error
 	defer func() { span.End(err) }()
-	for again := (retries{}); again.after(s, err); {
+	for again := (retries{}); again.after(ctx, s, err); {
 		t := &Tx{DB: s}
 		if err = s.db.Write(ctx, &write{t, f}); err == nil && s.Engine.Postgres {
 			s.announce(ctx, t.revision)
 		}
-		if access.Changed(err) {
+		if access.Changed(ctx, err) {
 			if err := access.From(ctx).Refresh(ctx); err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
 	if errors.Is(err, engine.ErrDryRun) {
 		err = nil
 	}
-	if access.Changed(err) {
+	if access.Changed(ctx, err) {
 		err = fault.New(fault.Aborted, "Aborted: your access keeps changing; try again")
 	}
 	return s.outcome(err)
@@ -92,13 +92,13 @@ func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
 type retries struct{ runs int }
 
 // after reports whether the transaction should run for the first time, or again after err.
-func (r *retries) after(s *DB, err error) bool {
+func (r *retries) after(ctx context.Context, s *DB, err error) bool {
 	const afterConflict, afterChange = 8, 32
 	r.runs++
 	switch {
 	case r.runs == 1:
 		return true
-	case access.Changed(err):
+	case access.Changed(ctx, err):
 		return r.runs <= afterChange
 	}
 	return s.Engine.Failure(err) == engine.Conflict && r.runs <= afterConflict

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store/access"
+	"github.com/holdfast-dev/holdfast/internal/store/replica"
 )
 
 // A request has the caller of a request and the decisions that allowed it. It implements access.Access: a write of the
@@ -19,17 +20,29 @@ type request struct {
 	mu        sync.Mutex
 	checker   *Checker // nil until the token or a decision was checked
 	decisions []decision
+	places    map[any]int // index of each decision in decisions, by its subject
+	recorded  int         // number of changes of decisions
+	repeated  repetition  // the last successful one
 }
 
-// A decision is the reason for which a part of a request was allowed. Equal decisions are recorded once.
+// A repetition says when all decisions of a request were repeated, with which result.
+type repetition struct {
+	recorded int              // request.recorded at that time
+	position replica.Position // position of the index at that time
+	basis    access.Basis
+}
+
+// A decision is the reason for which a part of a request was allowed. A newer decision replaces an older one with the
+// same subject.
 type decision interface {
+	// subject returns a comparable value.
+	subject() any
+
 	// repeat returns an error if the decision would now be another one.
 	repeat(c *Checker, caller *Caller) error
 
 	// basis adds the names on which the decision depends, except the caller, to b. The index must be locked.
 	basis(x *index, caller *Caller, b *access.Basis)
-
-	replaces(other decision) bool
 }
 
 // WithCaller returns a context in which c is the caller. Writes in this context depend on the access of the caller.
@@ -84,37 +97,78 @@ func (c *Checker) allow(ctx context.Context, d decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.checker = c
-	if i := slices.IndexFunc(r.decisions, d.replaces); i >= 0 {
-		r.decisions[i] = d
-	} else {
+	subject := d.subject()
+	i, ok := r.places[subject]
+	switch {
+	case !ok:
+		if r.places == nil {
+			r.places = map[any]int{}
+		}
+		r.places[subject] = len(r.decisions)
 		r.decisions = append(r.decisions, d)
+	case subject == any(d): // the same decision again
+		return
+	default:
+		r.decisions[i] = d
 	}
+	r.recorded++
 }
 
-// Recheck implements access.Access.
+// Recheck implements access.Access. It repeats the decisions only if a change may have another result, because streams
+// call it for each message.
 func (r *request) Recheck() (b access.Basis, _ error) {
 	r.mu.Lock()
-	c, decisions := r.checker, slices.Clone(r.decisions)
+	c, last, recorded := r.checker, r.repeated, r.recorded
 	r.mu.Unlock()
 	if c == nil {
 		return b, nil
 	}
-	b.Revision = c.follow.applied.Load() // read first: what is decided below considers at least this revision
-	if err := c.refuseRevoked(&r.caller); err != nil {
+	before := c.position() // read first: what is decided below considers at least this revision
+	if last.recorded == recorded && last.position == before && last.basis.End.IsZero() && last.basis.Subjects != nil {
+		return last.basis, c.unlessReplaced(before)
+	}
+	r.mu.Lock()
+	decisions, recorded := slices.Clone(r.decisions), r.recorded
+	r.mu.Unlock()
+	b, err := c.repeat(&r.caller, decisions)
+	b.Revision = before.Revision
+	if err == nil {
+		err = c.unlessReplaced(before)
+	}
+	if err == nil {
+		r.mu.Lock()
+		r.repeated = repetition{recorded, before, b}
+		r.mu.Unlock()
+	}
+	return b, err
+}
+
+// repeat repeats decisions about a caller. It returns an error if one of them would now be another one.
+func (c *Checker) repeat(caller *Caller, decisions []decision) (b access.Basis, _ error) {
+	if err := c.refuseRevoked(caller); err != nil {
 		return b, err
 	}
 	for _, d := range decisions {
-		if err := d.repeat(c, &r.caller); err != nil {
+		if err := d.repeat(c, caller); err != nil {
 			return b, err
 		}
 	}
-	b.Subjects = c.subjects(&r.caller)
+	b.Subjects = c.subjects(caller)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, d := range decisions {
-		d.basis(c.index, &r.caller, &b)
+		d.basis(c.index, caller, &b)
 	}
 	return b, nil
+}
+
+// unlessReplaced returns access.ErrChanged if the database has another history than the index had at a position,
+// because revisions of two histories cannot be compared.
+func (c *Checker) unlessReplaced(p replica.Position) error {
+	if c.follow.history.Load() != p.History || !c.sameHistory() {
+		return access.ErrChanged
+	}
+	return nil
 }
 
 // EnsureCurrent implements access.Access.
@@ -133,6 +187,9 @@ func (r *request) Refresh(ctx context.Context) error {
 	r.mu.Lock()
 	c := r.checker
 	r.mu.Unlock()
+	if c == nil {
+		return nil
+	}
 	if !c.shared {
 		return c.EnsureCurrent(ctx)
 	}
@@ -174,7 +231,7 @@ func (r requirement) basis(x *index, caller *Caller, b *access.Basis) {
 	x.addGrantsOn(b, caller.Identity, r.target)
 }
 
-func (r requirement) replaces(other decision) bool { return other == decision(r) }
+func (r requirement) subject() any { return r }
 
 // A reached is the decision that the caller holds a capability on groups: the ones that Reach returned, or any group
 // if groups is nil.
@@ -204,9 +261,12 @@ func (r reached) basis(x *index, caller *Caller, b *access.Basis) {
 	x.addGrants(b, caller.Identity)
 }
 
-func (r reached) replaces(other decision) bool {
-	o, ok := other.(reached)
-	return ok && o.want == r.want && (o.groups == nil) == (r.groups == nil)
+func (r reached) subject() any {
+	type subject struct {
+		want resource.Capability
+		any  bool
+	}
+	return subject{r.want, r.groups == nil}
 }
 
 // ownership is the decision that the caller owns an organization.
@@ -223,7 +283,7 @@ func (ownership) basis(x *index, caller *Caller, b *access.Basis) {
 	x.addGrants(b, caller.Identity)
 }
 
-func (ownership) replaces(other decision) bool { return other == decision(ownership{}) }
+func (ownership) subject() any { return ownership{} }
 
 // holding is the decision that the caller has certain grants.
 type holding struct{ grants []Grant }
@@ -243,9 +303,9 @@ func (holding) basis(x *index, caller *Caller, b *access.Basis) {
 	x.addGrants(b, caller.Identity)
 }
 
-func (holding) replaces(other decision) bool {
-	_, ok := other.(holding)
-	return ok
+func (holding) subject() any {
+	type subject struct{}
+	return subject{}
 }
 
 // becoming is the decision that the caller holds everything that identities hold: identity, and the identities that
@@ -267,9 +327,9 @@ func (d becoming) basis(x *index, caller *Caller, b *access.Basis) {
 	}
 }
 
-func (d becoming) replaces(other decision) bool {
-	o, ok := other.(becoming)
-	return ok && o.identity == d.identity
+func (d becoming) subject() any {
+	type subject struct{ identity resource.UID }
+	return subject{d.identity}
 }
 
 // addGrantsOn adds the grants of an identity on target and its ancestors to a basis.

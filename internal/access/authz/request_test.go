@@ -30,62 +30,6 @@ func countGroups(t *testing.T, s *storetest.Store) (n int) {
 	return n
 }
 
-// TestWritesEndWithAccess checks that a write fails if the caller loses access after the authorization, and that it
-// succeeds after other changes.
-func TestWritesEndWithAccess(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		group, _ := organization(t, s, "acme")
-		c := load(t, s)
-		unrelated := bind(t, s, resource.NewRoot(), group)
-		revoke := map[string]func(role resource.Role, binding resource.UID) error{
-			"binding deleted": func(_ resource.Role, binding resource.UID) error {
-				return s.DeleteBinding(t.Context(), binding)
-			},
-			"role reduced": func(role resource.Role, _ resource.UID) error {
-				reduced := role
-				reduced.Capabilities = resource.NewCapabilities(resource.RolesList)
-				_, err := s.UpdateRole(t.Context(), role, reduced)
-				return err
-			},
-			"another binding deleted": func(resource.Role, resource.UID) error {
-				return s.DeleteBinding(t.Context(), unrelated)
-			},
-		}
-		for name, change := range revoke {
-			t.Run(name, func(t *testing.T) {
-				role := resource.Role{
-					UID: group.NewChild(), Name: name, Capabilities: resource.NewCapabilities(resource.GroupsList),
-				}
-				if err := s.InsertRole(t.Context(), role); err != nil {
-					t.Fatal(err)
-				}
-				ann := resource.NewRoot()
-				b := resource.RoleBinding{UID: group.NewChild(), Identity: ann, Role: role.UID}
-				if _, err := s.InsertBindings(t.Context(), []resource.RoleBinding{b}); err != nil {
-					t.Fatal(err)
-				}
-				ctx := WithCaller(t.Context(), Caller{Identity: ann})
-				if err := c.Require(ctx, resource.GroupsList, group); err != nil {
-					t.Fatal(err)
-				}
-				if err := change(role, b.UID); err != nil {
-					t.Fatal(err)
-				}
-				before, want := countGroups(t, s), error(fault.PermissionDenied)
-				if name == "another binding deleted" {
-					want, before = nil, before+1
-				}
-				if err := write(ctx, s, group, name); !errors.Is(err, want) {
-					t.Errorf("error = %v, want %v", err, want)
-				}
-				if n := countGroups(t, s); n != before {
-					t.Errorf("there are %d groups, want %d", n, before)
-				}
-			})
-		}
-	})
-}
-
 // TestOwnChangeDoesNotEndAWrite checks that a caller can give up their own access.
 func TestOwnChangeDoesNotEndAWrite(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -103,30 +47,6 @@ func TestOwnChangeDoesNotEndAWrite(t *testing.T) {
 			t.Errorf("afterwards: error = %v, want %v", err, fault.PermissionDenied)
 		}
 	})
-}
-
-// TestPausedReplicaCannotCommit checks that a replica that has authorized a request, and then misses a revocation by
-// another replica, cannot commit the write of the request.
-func TestPausedReplicaCannotCommit(t *testing.T) {
-	url := storetest.Postgres(t)
-	here, there := storetest.Open(t, url), storetest.Open(t, url)
-	group, _ := organization(t, here, "acme")
-	ann := resource.NewRoot()
-	binding := bind(t, here, ann, group)
-	c := load(t, there) // nothing calls the Run method of c, so it does not learn of changes
-	load(t, here).run(t)
-	ctx := WithCaller(t.Context(), Caller{Identity: ann})
-	if err := c.Require(ctx, resource.GroupsList, group); err != nil {
-		t.Fatal(err)
-	}
-	unbind(t, here, binding)
-	before := countGroups(t, here)
-	if err := write(ctx, there, group, "late"); !errors.Is(err, fault.PermissionDenied) {
-		t.Errorf("error = %v, want %v", err, fault.PermissionDenied)
-	}
-	if n := countGroups(t, here); n != before {
-		t.Errorf("there are %d groups, want %d", n, before)
-	}
 }
 
 // TestGrantEndsInFlight checks that a write is not committed after a grant of its caller has ended, even if the write

@@ -18,7 +18,8 @@ import (
 // An Access is the access that a request relies on.
 type Access interface {
 	// Recheck decides again, from memory, whether the request is allowed. It returns what the decision depends on, or
-	// an error if the request is no longer allowed. It does not wait, so it can be called inside a transaction.
+	// an error if the request is no longer allowed. It returns ErrChanged if the database has another history than the
+	// memory. It does not wait, so it can be called inside a transaction.
 	Recheck() (Basis, error)
 
 	// EnsureCurrent makes sure that Recheck considers every change that has returned to its caller, on any replica.
@@ -70,19 +71,25 @@ func Recheck(ctx context.Context) error {
 	if a == nil {
 		return nil
 	}
-	if err := a.EnsureCurrent(ctx); err != nil {
-		return err
+	for {
+		if err := a.EnsureCurrent(ctx); err != nil {
+			return err
+		}
+		if _, err := a.Recheck(); !errors.Is(err, ErrChanged) {
+			return err
+		}
 	}
-	_, err := a.Recheck()
-	return err
 }
 
-// ErrChanged is the error of a transaction on SQLite if something has changed on which the access depends.
+// ErrChanged is the error of a transaction if something has changed on which the access depends. On PostgreSQL a
+// raised error has the same meaning: see Changed.
 var ErrChanged = errors.New("the access of the caller has changed")
 
-// Changed reports whether a transaction failed because something has changed on which the access depends. Then the
-// caller decides about the access again.
-func Changed(err error) bool { return errors.Is(err, ErrChanged) || engine.IsRaised(err) }
+// Changed reports whether a transaction failed because something has changed on which the access of its request
+// depends. Then the caller decides about the access again.
+func Changed(ctx context.Context, err error) bool {
+	return From(ctx) != nil && (errors.Is(err, ErrChanged) || engine.IsRaised(err))
+}
 
 // A Commit is a transaction on PostgreSQL that is about to be committed.
 type Commit struct {
