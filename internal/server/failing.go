@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -24,8 +25,7 @@ func (s *Server) mailFailing(ctx context.Context, t *store.Tx, v resource.Subscr
 	if err != nil {
 		return err
 	}
-	people := iamdb.New(s.store)
-	names, err := people.NamesOfGroups(ctx, []resource.UID{org})
+	group, err := iamdb.In(t).Group(ctx, org)
 	if err != nil {
 		return err
 	}
@@ -35,17 +35,30 @@ func (s *Server) mailFailing(ctx context.Context, t *store.Tx, v resource.Subscr
 	}
 	log := s.cfg.BaseURL + "/console/events?tab=log&subscription=" + url.QueryEscape(string(v.UID))
 	for _, uid := range owners {
-		i, err := people.Identity(ctx, uid)
-		switch {
-		case errors.Is(err, fault.NotFound) || err == nil && i.Email == "":
-			continue
-		case err != nil:
+		to, err := emailOf(ctx, t, uid)
+		if err != nil {
 			return err
 		}
-		message := s.mail.FailingSubscription(org, i.Email, names[org], sink.Host, log, v.Failing)
+		if to == "" {
+			continue
+		}
+		message := s.mail.FailingSubscription(org, to, group.Label(), sink.Host, log, v.Failing)
 		if err := s.mail.Add(ctx, t, message); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// emailOf returns the address for notices to a person: the address that the person's provider has verified, or the
+// address of the person's account. It returns "" if there is neither, and for workloads.
+func emailOf(ctx context.Context, t *store.Tx, uid resource.UID) (string, error) {
+	i, err := iamdb.In(t).Identity(ctx, uid)
+	if errors.Is(err, fault.NotFound) {
+		return "", nil
+	}
+	if err != nil || i.Email != "" {
+		return i.Email, err
+	}
+	return signindb.In(t).EmailOf(ctx, uid)
 }

@@ -7,6 +7,7 @@ import (
 	"mime/quotedprintable"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -158,6 +159,36 @@ func TestMailWaits(t *testing.T) {
 		w.run(t, next)
 		if got := textOf(t, box.Await(t, 1)[0]); !strings.Contains(got, url.QueryEscape(invite.Code)) {
 			t.Errorf("the message is %s", got)
+		}
+	})
+}
+
+// TestMailFailingSubscription checks that the owner of an organization, who signs in with a local account, gets a
+// message about a subscription whose sink has not accepted events for an hour.
+func TestMailFailingSubscription(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, database string) {
+		box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})
+		w := serve(t, database, mailing(box), nil)
+		sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "broken", http.StatusInternalServerError)
+		}))
+		defer sink.Close()
+		org := string(w.Organization)
+		var sub struct{ UID string }
+		w.makes(t, "/events/v2beta1/subscriptions/"+org, `{"sink":"`+sink.URL+`"}`, &sub)
+		procUntil(t, "the subscription is failing", func() bool {
+			got := w.send(t, w.Token, http.MethodGet, "/events/v2beta1/subscriptions/"+sub.UID, "")
+			return strings.Contains(got.body, `"sinceTime"`)
+		})
+		w.stop()
+		next := w.config
+		next.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+		w.run(t, next)
+		got := box.Await(t, 1)[0]
+		text := textOf(t, got)
+		if len(got.To) != 1 || got.To[0] != strings.ToLower(w.OwnerEmail) ||
+			!strings.Contains(text, "has not accepted any since") || !strings.Contains(text, url.QueryEscape(sub.UID)) {
+			t.Errorf("to %v: %s", got.To, text)
 		}
 	})
 }

@@ -65,6 +65,44 @@ export async function resolve(text: string, ...kinds: string[]): Promise<string>
   throw failed;
 }
 
+/**
+ * suggestions maps labels to uids. A label that several resources share is followed by the uid of each, so that nobody
+ * chooses one of them for another.
+ */
+export function suggestions(all: Iterable<readonly [label: string, uid: string]>): Map<string, string> {
+  const uids = new Map<string, Set<string>>();
+  for (const [label, uid] of all) if (label && uid) uids.set(label, (uids.get(label) ?? new Set()).add(uid));
+  return new Map(
+    [...uids].flatMap(([label, same]) =>
+      [...same].map((uid) => [same.size > 1 ? `${label} (${uid})` : label, uid] as const),
+    ),
+  );
+}
+
+/**
+ * identify returns the uid of the person or workload that a text names. The server decides, because suggested contains
+ * only some identities. If the server knows none that the caller may list, identify returns the suggested one, but only
+ * if suggested contains all.
+ */
+export async function identify(
+  text: string,
+  suggested: ReadonlyMap<string, string>,
+  all: boolean,
+  ask = (text: string) => resolve(text, "identities"),
+): Promise<string> {
+  const uid = suggested.get(text);
+  if (uid && text.endsWith(`(${uid})`)) return uid;
+  let found: string;
+  try {
+    found = await ask(text);
+  } catch (e) {
+    if (uid && all && e instanceof Fault && e.status === 404) return uid;
+    throw e;
+  }
+  if (!uid || uid === found) return found;
+  throw new Fault(0, `Several are called ${text}: ${uid}, ${found}. Enter an e-mail address or a uid.`, "");
+}
+
 /** ambiguous is the error for a text that names several people or workloads. It lists them. */
 async function ambiguous(text: string, found: Schema<"holdfast.access.v1.ResolvedResource">[]): Promise<Fault> {
   const { people = [] } = await ask(get("/access/v1/people", { query: { query: text, page_size: 200 } }));

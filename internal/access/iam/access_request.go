@@ -1,6 +1,7 @@
 package iam
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -101,28 +102,53 @@ func (s *Service) RequestAccessTo(
 }
 
 // ruleFor returns the rule by which the caller may request a role. If there are several, it returns the one with the
-// longest duration. If there is none, it returns fault.PermissionDenied.
+// fewest requirements among those that allow the request: see cmpRequirements. If none allows it, ruleFor returns the
+// rule with the longest duration, so that the error states the longest duration. If there is no rule, it returns
+// fault.PermissionDenied.
 func (s *Service) ruleFor(
 	ctx context.Context, group resource.UID, r resource.AccessRequest,
-) (best resource.AccessRule, _ error) {
+) (none resource.AccessRule, _ error) {
 	rules, err := s.store.AccessRulesOf(ctx, group, r.Role)
 	if err != nil {
-		return best, err
+		return none, err
 	}
 	held, err := s.authz.GrantsOfCaller(ctx)
 	if err != nil {
-		return best, err
+		return none, err
 	}
-	for _, rule := range rules {
-		if rule.BreakGlass == r.BreakGlass && rule.MaxDuration > best.MaxDuration && mayRequest(rule, group, held) {
-			best = rule
-		}
-	}
-	if best.UID == "" {
-		return best, fault.New(fault.PermissionDenied,
+	rules = slices.DeleteFunc(rules, func(rule resource.AccessRule) bool {
+		return rule.BreakGlass != r.BreakGlass || !mayRequest(rule, group, held)
+	})
+	if len(rules) == 0 {
+		return none, fault.New(fault.PermissionDenied,
 			"Permission denied: no access rule of %s allows you to request this role", group)
 	}
-	return best, nil
+	longest := slices.MaxFunc(rules, func(a, b resource.AccessRule) int {
+		return cmp.Compare(a.MaxDuration, b.MaxDuration)
+	})
+	rules = slices.DeleteFunc(rules, func(rule resource.AccessRule) bool { return !admits(rule, r) })
+	if len(rules) == 0 {
+		return longest, nil
+	}
+	return slices.MinFunc(rules, cmpRequirements), nil
+}
+
+// admits reports whether a request has a duration that a rule allows, and a reason if the rule requires one.
+func admits(rule resource.AccessRule, r resource.AccessRequest) bool {
+	return r.Duration <= rule.MaxDuration && (!rule.ReasonRequired || strings.TrimSpace(r.Reason) != "")
+}
+
+// cmpRequirements compares two rules: by the number of approvers, then by whether a reason is required, then by the
+// duration, the longest first.
+func cmpRequirements(a, b resource.AccessRule) int {
+	reason := func(r resource.AccessRule) int {
+		if r.ReasonRequired {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(a.Approvers, b.Approvers), cmp.Compare(reason(a), reason(b)),
+		cmp.Compare(b.MaxDuration, a.MaxDuration), cmp.Compare(a.UID, b.UID))
 }
 
 // mayRequest reports whether an identity with these grants may make requests by a rule of a group. A rule without a

@@ -275,6 +275,40 @@ func TestTwoApprovers(t *testing.T) {
 	})
 }
 
+// TestFewestRequirements checks that, if several rules for one role allow a request, the one with the fewest
+// requirements applies.
+func TestFewestRequirements(t *testing.T) {
+	each(t, iam.Config{}, func(t *testing.T, w *world) {
+		strict := w.rule(w.acme.UID, func(r *resource.AccessRule) { r.Approvers, r.MaxDuration = 2, 24*time.Hour })
+		w.rule(w.acme.UID, func(r *resource.AccessRule) { r.ReasonRequired = true })
+		short := w.rule(w.acme.UID, func(r *resource.AccessRule) { r.MaxDuration = time.Hour })
+		_, worker := w.worker(w.acme.UID, "groups.list")
+		for name, tt := range map[string]struct {
+			duration time.Duration
+			reason   string
+			rule     resource.UID
+			field    string // field that the error names
+		}{
+			"short":                       {time.Hour, "r", short.UID, ""},
+			"longer":                      {2 * time.Hour, "", strict.UID, ""},
+			"longest":                     {24 * time.Hour, "r", strict.UID, ""},
+			"longer than any rule allows": {25 * time.Hour, "r", "", "duration"},
+		} {
+			got, err := w.RequestAccessTo(worker, w.acme.UID,
+				resource.AccessRequest{Role: editor, Duration: tt.duration, Reason: tt.reason})
+			if tt.field == "" {
+				must(t, err)
+			} else if f := fault.From(err).Fields; len(f) != 1 || f[0].Subject != tt.field ||
+				!strings.Contains(f[0].Description, "24h") {
+				t.Errorf("%s: %v", name, err)
+			}
+			if got.Rule != tt.rule {
+				t.Errorf("%s: rule %s, want %s", name, got.Rule, tt.rule)
+			}
+		}
+	})
+}
+
 // TestBreakGlass checks that a break-glass rule grants a role immediately, to permitted callers, with a reason and an
 // event.
 func TestBreakGlass(t *testing.T) {

@@ -113,6 +113,11 @@ func (s *Store) Group(ctx context.Context, uid resource.UID) (resource.Group, er
 	return store.Get(ctx, s.DB, &groups, uid)
 }
 
+// Group is Store.Group inside a transaction.
+func (t Tx) Group(ctx context.Context, uid resource.UID) (resource.Group, error) {
+	return store.One(ctx, t.Rows, &groups, uid, ` WHERE t.uid = $1`, string(uid))
+}
+
 // GroupBySuffix returns the group whose UID ends in suffix, which is one or
 // more whole segments, or fault.NotFound.
 func (s *Store) GroupBySuffix(ctx context.Context, suffix string) (resource.Group, error) {

@@ -126,6 +126,11 @@ func (s *Store) Identity(ctx context.Context, uid resource.UID) (resource.Identi
 	return store.Get(ctx, s.DB, &identities, uid)
 }
 
+// Identity is Store.Identity inside a transaction.
+func (t Tx) Identity(ctx context.Context, uid resource.UID) (resource.Identity, error) {
+	return store.One(ctx, t.Rows, &identities, uid, ` WHERE t.uid = $1`, string(uid))
+}
+
 // UpdateIdentity replaces before by after, under the rules of UpdateGroup.
 func (s *Store) UpdateIdentity(ctx context.Context, before, after resource.Identity) (resource.Identity, error) {
 	return s.updateIdentity(ctx, resource.IdentityUpdated, before, after)

@@ -48,6 +48,15 @@ func (s *Store) AccountOf(ctx context.Context, identity resource.UID) (resource.
 	return s.account(ctx, identity, `t.identity = $1`, string(identity))
 }
 
+// EmailOf returns the e-mail address of the account of an identity, or "" if the identity has no account.
+func (t Tx) EmailOf(ctx context.Context, identity resource.UID) (string, error) {
+	emails, err := store.ReadColumn[string](ctx, t.Rows, `SELECT name FROM accounts WHERE identity = $1`, string(identity))
+	if err != nil || len(emails) == 0 {
+		return "", err
+	}
+	return emails[0], nil
+}
+
 // AccountIn returns the account with an e-mail address in an organization, or
 // fault.NotFound.
 func (s *Store) AccountIn(ctx context.Context, org resource.UID, email string) (resource.Account, error) {

@@ -37,11 +37,18 @@ func accessRules() noun.Noun {
 		}
 		return fmt.Sprint(r.GetApprovers())
 	}
+	reason := func(r *accesspb.AccessRule) string {
+		if r.GetReasonRequired() {
+			return "required"
+		}
+		return "optional"
+	}
 	return noun.Noun{
 		Area: "access", Use: "rules", One: "access rule", Message: noun.MessageOf(&accesspb.AccessRule{}),
 		Columns: output.Columns(output.NameOf("role", "roleUid"), output.GroupOf("on", "uid"), output.Text("max", longest),
-			output.Text("approvers", approval), output.NameOf("requester", "requesterRoleUid"), "uid"),
-		Wide: output.Columns("reasonRequired", "breakGlass", "createTime"),
+			output.Text("approvers", approval), output.Text("reason", reason),
+			output.NameOf("requester", "requesterRoleUid"), "uid"),
+		Wide: output.Columns("breakGlass", "createTime"),
 	}
 }
 

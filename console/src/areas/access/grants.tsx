@@ -1,7 +1,7 @@
 // The roles on a group, and forms that change one or several of them.
 import { useState } from "preact/hooks";
 import { del, type Fault, get, patch, post, type Schema } from "../../api/api";
-import { nameOf, parentOf, pathOf, resolve } from "../../api/names";
+import { identify, nameOf, parentOf, pathOf, suggestions } from "../../api/names";
 import { changed, useMay, useQuery } from "../../api/query";
 import {
   Answer,
@@ -249,23 +249,25 @@ function Grant({ uid, path, onClose }: { uid: string; path: string; onClose: () 
     [reason, setReason] = useState("");
   const [checked, setChecked] = useState<Binding[]>([]);
   const [error, setError] = useState<Fault>();
-  const people = new Map<string, string>();
-  for (const b of known.data?.roleBindings ?? []) people.set(title(b.identity), b.identity?.uid ?? "");
-  for (const i of pipelines.data?.identities ?? [])
-    people.set(nameOf(i.uid ?? "").value?.path ?? i.name ?? "", i.uid ?? "");
+  const people = suggestions([
+    ...(known.data?.roleBindings ?? []).map((b) => [title(b.identity), b.identity?.uid ?? ""] as const),
+    ...(pipelines.data?.identities ?? []).map(
+      (i) => [nameOf(i.uid ?? "").value?.path ?? i.name ?? "", i.uid ?? ""] as const,
+    ),
+  ]);
   const chosen =
     choice.data?.roles?.find((r) => r.uid === role) ??
     choice.data?.roles?.find((r) => r.name === "viewer") ??
     choice.data?.roles?.[0];
 
-  const identityUID = async (text: string) => people.get(text) ?? resolve(text, "identities");
+  const complete = Boolean(known.data && !known.data.nextPageToken && pipelines.data && !pipelines.data.nextPageToken);
   const send = async (validate_only: boolean) => {
     setError(undefined);
     try {
       const all: Binding[] = [];
       for (const text of new Set([...also, who.trim()].filter(Boolean))) {
         const body = {
-          identityUid: await identityUID(text),
+          identityUid: await identify(text, people, complete),
           roleUid: chosen?.uid,
           expireTime: until(hours),
           reason: reason || undefined,
