@@ -25,8 +25,9 @@ func RatingOf(word string) int64 {
 }
 
 // VendorWord returns the word by which the vendor rates the severity for a package of an ecosystem, or "". A word for
-// the package takes precedence. The titles of advisories of Red Hat, and of distributions that are built from it, begin
-// with the word.
+// the package takes precedence. The titles of advisories of AlmaLinux, Rocky and Oracle, and of Red Hat's own lists of
+// updates, begin with the word. Titles of Red Hat in OSV begin with "Red Hat Security Advisory:"; these records have
+// scores instead.
 func (a Advisory) VendorWord(same func(ecosystem string) bool, name string) string {
 	for _, v := range a.Affected {
 		if v.Name == name && v.VendorSeverity != "" && same(v.Ecosystem) {

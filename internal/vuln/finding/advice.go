@@ -3,6 +3,7 @@ package finding
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
@@ -52,16 +53,30 @@ func advise(p registry.Package, findings []*Finding, advisories map[resource.UID
 	slices.Sort(candidates)
 	candidates = slices.DeleteFunc(slices.Compact(candidates), func(v string) bool { return compare(v, least) < 0 })
 	slices.SortStableFunc(candidates, compare)
-	name := cmp.Or(p.SourceName, p.Name)
 	for _, candidate := range candidates {
-		query, err := version.NewQuery(p.Ecosystem, candidate)
-		if err == nil && !slices.ContainsFunc(evidence, func(uid resource.UID) bool {
-			return query.Affects(advisories[uid], name)
+		if !slices.ContainsFunc(evidence, func(uid resource.UID) bool {
+			ecosystem, name := nameIn(p, advisories[uid])
+			query, err := version.NewQuery(ecosystem, candidate)
+			return err != nil || query.Affects(advisories[uid], name)
 		}) {
 			return candidate
 		}
 	}
 	return ""
+}
+
+// nameIn returns the ecosystem and the name under which an advisory is about a package. An advisory is about a Java
+// archive without a group under the name of a Maven package with the same artifact ID.
+func nameIn(p registry.Package, a vuln.Advisory) (ecosystem, name string) {
+	if p.Ecosystem != version.JAR {
+		return p.Ecosystem, cmp.Or(p.SourceName, p.Name)
+	}
+	for _, v := range a.Affected {
+		if strings.HasSuffix(v.Name, ":"+p.Name) && version.SameEcosystem("Maven", v.Ecosystem) {
+			return "Maven", v.Name
+		}
+	}
+	return "Maven", p.Name
 }
 
 // ByUID returns advisories by UID.

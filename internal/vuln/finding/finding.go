@@ -117,11 +117,11 @@ func New(p registry.ImagePackage, mentions []Mention, advisories map[int64]vuln.
 // The title of such an advisory itself is not used, because the advisory may fix other vulnerabilities, too.
 func (v *Finding) Describe(advisories map[resource.UID]vuln.Advisory) {
 	recordTitle, advisoryLine := "", ""
-	name := cmp.Or(v.Package.SourceName, v.Package.Name)
 	for i, e := range v.Evidence {
 		a := advisories[e.Advisory]
 		v.Evidence[i].Summary = a.Summary
-		v.Ratings = append(v.Ratings, RatingsOf(a, v.Package.Ecosystem, name)...)
+		ecosystem, name := nameIn(v.Package.Package, a)
+		v.Ratings = append(v.Ratings, RatingsOf(a, ecosystem, name)...)
 		if !e.Fixes && (recordTitle == "" || a.ID == v.ID) {
 			recordTitle = cmp.Or(a.Summary, recordTitle)
 		}

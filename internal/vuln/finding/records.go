@@ -53,5 +53,15 @@ func (r Records) Complete(v *Finding, counts func(vuln.Advisory) bool) {
 	}
 }
 
+// Rank returns the highest rank of the ratings in records with a name, or 0. See the function Rank.
+func (r Records) Rank(name string) (rank int64) {
+	for _, a := range r[name] {
+		for _, rating := range RatingsOf(a, "", a.ArtifactName) {
+			rank = max(rank, rating.rank())
+		}
+	}
+	return rank
+}
+
 // Anyone returns true. It is for records that were read from groups that the caller may list.
 func Anyone(vuln.Advisory) bool { return true }

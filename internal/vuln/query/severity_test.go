@@ -134,6 +134,65 @@ func TestSeverityOfAnotherRecord(t *testing.T) {
 	})
 }
 
+// TestRatingsOfTwoRecords checks that a list and a summary choose the same of several ratings by other records: the score
+// of one and not the word of the other.
+func TestRatingsOfTwoRecords(t *testing.T) {
+	t.Parallel()
+	eachGame(t, func(t *testing.T, g *game) {
+		org := g.groups[0]
+		repo := g.aRepo(t, org, "app")
+		d := push(t, g.Store, repo, "a0")
+		unrated := affecting("GO-2026-1", "9.1.0")
+		unrated.Aliases = []string{exploited}
+		g.imports(t, org, unrated, elsewhere(onDebian("", harmless, "GHSA-1", "GO-2026-1")),
+			func() vuln.Advisory {
+				a := elsewhere(onDebian("", "", exploited))
+				a.VendorSeverity = "critical"
+				return a
+			}())
+		found := g.byName(t, repo.UID, d)[exploited]
+		for _, f := range found {
+			if f.Severity != finding.SeverityLow {
+				t.Errorf("the severity of %s in the list is %d", f.Package.Name, f.Severity)
+			}
+		}
+		_, sum, err := g.service.Summarize(g.as(t, "owner of a"), query.Place{Group: org}, 1, page.Params{})
+		must(t, err)
+		now, last := sum.Total.Now, sum.Series[len(sum.Series)-1].Open
+		if len(found) == 0 || now[finding.SeverityLow] == 0 || now[finding.SeverityLow] != now.Sum() || last != now {
+			t.Errorf("the summary counts %v, its series %v", now, last)
+		}
+	})
+}
+
+// TestNamesWithoutAdvisory checks the errors for a name that no advisory has: a CVE that only distributions' advisories
+// fix is similar, and a CVE with only a probability is not called exploited.
+func TestNamesWithoutAdvisory(t *testing.T) {
+	t.Parallel()
+	eachGame(t, func(t *testing.T, g *game) {
+		org := g.groups[0]
+		g.imports(t, org, fixing("ALSA-2026:1", "9.1.0", "CVE-2026-1000"))
+		for format, e := range map[vuln.ExploitFormat]vuln.Exploit{
+			vuln.KEV:  {CVE: 2_026_000_005_555, Exploitation: vuln.Exploitation{Known: true}},
+			vuln.EPSS: {CVE: 2_026_000_006_666, Exploitation: vuln.Exploitation{Scored: true, Probability: 1}},
+		} {
+			_, err := g.ReplaceExploits(t.Context(),
+				vuln.ExploitList{Group: org, Format: format, Time: time.Now(), Count: 1}, []vuln.Exploit{e})
+			must(t, err)
+		}
+		for id, want := range map[string]string{
+			"CVE-2026-1001": "similar: CVE-2026-1000",
+			"CVE-2026-5555": "is in a list of exploited vulnerabilities, but no advisory",
+			"CVE-2026-6666": "has a probability of exploitation (EPSS), but no advisory",
+		} {
+			_, _, err := g.service.AffectedImages(g.as(t, "owner of a"), id, query.Place{}, page.Params{})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", id, err, want)
+			}
+		}
+	})
+}
+
 // TestIneffectiveRules checks that a rule says that it cannot refuse anything as long as its data is missing.
 func TestIneffectiveRules(t *testing.T) {
 	t.Parallel()

@@ -201,11 +201,9 @@ func (s *Service) readOthers(ctx context.Context, c *timeline, seen []resource.U
 		}
 	}
 	records, err := finding.ReadRecords(ctx, s.advisories, seen, names)
-	c.others = map[string]finding.Severity{}
+	c.others = map[string]int64{}
 	for _, name := range names {
-		v := finding.Finding{ID: name}
-		records.Complete(&v, finding.Anyone)
-		c.others[name] = v.Severity
+		c.others[name] = records.Rank(name)
 	}
 	return err
 }
@@ -323,7 +321,7 @@ type timeline struct {
 	advisories map[int64]vuln.Advisory
 
 	exceptions exceptions
-	others     map[string]finding.Severity // severities of unrated vulnerabilities in other records, by name
+	others     map[string]int64 // ranks of unrated vulnerabilities in other records, by name; see finding.Rank
 
 	since     int64             // findings that are opened or closed from this time on count as changes of the day
 	byRepo    bool              // whether each repo has a row

@@ -166,7 +166,7 @@ func (c *timeline) setsOf(presences []presence) (sets []hitSet) {
 type span struct {
 	period   int
 	from, to int64
-	rank     int64 // see finding.Rank
+	rank     int64 // see timeline.rank
 	fixable  bool
 
 	id      int64   // the package
@@ -195,17 +195,20 @@ func (c *timeline) spansOf(presences []presence, set hitSet) (spans []span) {
 	return spans
 }
 
-// rank returns the rank of a mention in a package. If the advisory has no rating, it is the rank of another record
-// about the vulnerability.
-func (c *timeline) rank(id int64, m finding.Mention) int64 {
+// aboutPackage is added to the rank of a rating by an advisory about the package. Such a rating precedes the ratings of
+// other records about the vulnerability. The last digit of the sum is still the severity.
+const aboutPackage = 100
+
+// rank returns a number by which the ratings of a finding are compared, as in finding.AddRatings: the rank of a mention
+// in a package or, if the advisory has no rating, of the best other record about the vulnerability.
+func (c *timeline) rank(id int64, m finding.Mention) (highest int64) {
 	if rank := finding.Rank(c.packages[id].Ecosystem, m.Rating); rank > 0 {
-		return rank
+		return aboutPackage + rank
 	}
-	highest := finding.SeverityUnknown
 	for _, name := range m.Names {
 		highest = max(highest, c.others[name])
 	}
-	return int64(highest) // lower than the rank of a rating by an advisory about the package
+	return highest
 }
 
 // A tagFinding is the history of a finding of a tag.

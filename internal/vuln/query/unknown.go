@@ -21,9 +21,13 @@ func (s *Service) unknown(ctx context.Context, reach []resource.UID, name string
 		if err != nil {
 			return err
 		}
-		if _, ok := known[cve]; ok {
-			return fault.Unmet("NO_ADVISORY", "%s is in a list of exploited vulnerabilities, but no advisory that you can list "+
-				"says which packages it affects, so nothing was compared", cve)
+		if e, ok := known[cve]; ok {
+			list := "has a probability of exploitation (EPSS)"
+			if e.Known {
+				list = "is in a list of exploited vulnerabilities"
+			}
+			return fault.Unmet("NO_ADVISORY", "%s %s, but no advisory that you can list says which packages it affects, so "+
+				"nothing was compared", cve, list)
 		}
 	}
 	missing := fault.Missing("advisory", name)
@@ -31,6 +35,11 @@ func (s *Service) unknown(ctx context.Context, reach []resource.UID, name string
 		missing.Message += "; you cannot list the advisories of any group"
 		return missing
 	}
+	done, err := s.turns.Wait(ctx, reach)
+	if err != nil {
+		return err
+	}
+	defer done()
 	similar, err := s.advisories.SimilarNames(ctx, store.Reach{Under: reach}, name, maxSimilar)
 	if err != nil || len(similar) == 0 {
 		return withCause(missing, err)

@@ -7,18 +7,20 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // Limits of the search for similar names.
 const (
 	maxVariants    = 1500   // maximum number of misspellings of one name
-	maxSimilarKeys = 60_000 // maximum number of keys that are looked up
+	maxSimilarKeys = 10_000 // maximum number of keys that are looked up
 	maxSimilarRead = 50     // maximum number of advisories that are read
 	maxMisspelled  = 40     // maximum length of a name that can be misspelled, in bytes
 )
 
-// SimilarNames returns up to n IDs and aliases of advisories in reach that differ from name in one character, in two
-// swapped characters, in upper and lower case, or in their separators. The closest come first.
+// SimilarNames returns up to n names of advisories in reach, and of vulnerabilities that they fix, that differ from name
+// in one character, in two swapped characters, in upper and lower case, or in their separators. The closest come first.
+// If reach contains many advisories, it tries only the most likely misspellings.
 func (s *Store) SimilarNames(ctx context.Context, r store.Reach, name string, n int) (similar []string, _ error) {
 	sc := store.Visible(false, r, resource.UIDFilter{})
 	variants := misspellings(name)
@@ -48,8 +50,8 @@ func (s *Store) SimilarNames(ctx context.Context, r store.Reach, name string, n 
 	}
 	names := map[string]bool{}
 	for _, a := range found {
-		for _, alias := range append([]string{a.ID}, a.Aliases...) {
-			names[alias] = true
+		for _, name := range vuln.JoinRelations(a.OwnNames(), a.Fixes) {
+			names[name] = true
 		}
 	}
 	for _, v := range variants {
