@@ -306,10 +306,14 @@ func StableAdvisoryID(words ...string) string {
 }
 
 // IsOlder reports whether an advisory is an older version than the stored one, according to their source. If the
-// version of one of them is unknown, it reports false.
+// version of one of them is unknown, it reports false. If the stored one claims to be modified after it was stored, it
+// counts as modified when it was stored. Otherwise a wrong date in the future would refuse all later versions.
 func (a Advisory) IsOlder(stored Advisory) bool {
-	return a.Source.Format == stored.Source.Format && !a.Source.Modified.IsZero() &&
-		a.Source.Modified.Before(stored.Source.Modified)
+	modified := stored.Source.Modified
+	if !stored.UpdateTime.IsZero() && stored.UpdateTime.Before(modified) {
+		modified = stored.UpdateTime
+	}
+	return a.Source.Format == stored.Source.Format && !a.Source.Modified.IsZero() && a.Source.Modified.Before(modified)
 }
 
 // Merge returns the advisory after its source has published next. Every field is replaced, except the events: the

@@ -1,6 +1,7 @@
 package advisory_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -167,6 +168,15 @@ func TestRemoteFeed(t *testing.T) {
 	}
 	if last := d.read(t, f.UID); last.Error != "" || !last.Unchanged {
 		t.Errorf("good again: %+v", last)
+	}
+	f, err = s.Feed(d.ctx, f.UID)
+	must(t, err)
+	must(t, s.RecordFeedResult(d.ctx, f, f.Last, bytes.Replace(f.State, []byte(`,"reader":1`), nil, 1), d.now))
+	if last := d.read(t, f.UID); last.Unchanged || last.Import.Unchanged != 1 {
+		t.Errorf("after version 0.1.0: %+v", last)
+	}
+	if last := d.read(t, f.UID); !last.Unchanged {
+		t.Errorf("and again: %+v", last)
 	}
 }
 

@@ -164,11 +164,14 @@ func (t Tx) joinAliases(ctx context.Context, called map[int64]NamedAdvisory, c *
 		}
 	}
 	c.Moved, err = t.hitsBy(ctx, c.Sets.moved())
+	if c.Incomplete = len(c.Moved) > maxMoved; c.Incomplete {
+		c.Moved = c.Moved[:maxMoved]
+	}
 	return err
 }
 
 // maxMoved is the maximum number of matches that are read of advisories that describe other vulnerabilities than
-// before.
+// before. There are no events about further matches.
 const maxMoved = 100_000
 
 func (t Tx) hitsBy(ctx context.Context, advisories []int64) ([]Hit, error) {
@@ -177,7 +180,7 @@ func (t Tx) hitsBy(ctx context.Context, advisories []int64) ([]Hit, error) {
 	}
 	q := store.Query{Engine: t.DB.Engine}
 	text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN matches AS m WHERE m.advisory = s.v LIMIT %s`, hitColumns,
-		t.DB.Engine.Unnest(&q, advisories), q.Arg(maxMoved))
+		t.DB.Engine.Unnest(&q, advisories), q.Arg(maxMoved+1))
 	return store.ReadAll(ctx, t.Rows, scanHit, text, q.Args...)
 }
 

@@ -116,6 +116,7 @@ type Change struct {
 	Opened, Closed []Match
 	Ratings        map[Match]Rating            // ratings of the opened matches
 	Moved          []Hit                       // stored matches of advisories whose vulnerabilities have changed
+	Incomplete     bool                        // whether Moved lacks some matches, because there are too many
 	Advisories     map[int64]NamedAdvisory     // advisories of the opened and closed matches, by key
 	Sets           AliasSets                   // vulnerabilities of these advisories
 	Source         func(advisory int64) string // returns the source of an advisory's change, such as a feed

@@ -65,6 +65,10 @@ func (w *eventWriter) imagesIn(ctx context.Context, group resource.UID) (images 
 
 // writeEvents writes the events about a change of matches, before the change is stored.
 func (m *Matcher) writeEvents(ctx context.Context, t *store.Tx, c findingdb.Change) error {
+	if c.Incomplete {
+		m.log.WarnContext(ctx, "events about findings are left out, because advisories with very many findings describe "+
+			"other vulnerabilities than before", "findings", len(c.Moved))
+	}
 	byRoot := map[int64]*findingdb.Change{}
 	part := func(root int64) *findingdb.Change {
 		if byRoot[root] == nil {

@@ -45,9 +45,10 @@ type Matcher struct {
 	log         *slog.Logger
 	Holder      string // name of the lease holder; random by default
 	converted   bool   // whether all stored advisories are converted; see convert
-	last        int64  // key of the organization whose changes were compared last
-	nextChanged int64  // image number at which the next announcement starts
-	Pairs       int    // approximate number of comparisons of a package with an advisory per turn
+	conversion  conversion
+	last        int64 // key of the organization whose changes were compared last
+	nextChanged int64 // image number at which the next announcement starts
+	Pairs       int   // approximate number of comparisons of a package with an advisory per turn
 	progress    map[int64]progress
 
 	Single int // maximum number of events about single findings or images; more are bundled; 0 means 20

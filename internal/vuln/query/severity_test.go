@@ -134,8 +134,7 @@ func TestSeverityOfAnotherRecord(t *testing.T) {
 	})
 }
 
-// TestRatingsOfTwoRecords checks that a list and a summary choose the same of several ratings by other records: the score
-// of one and not the word of the other.
+// TestRatingsOfTwoRecords checks that a list and a summary prefer the score of one record to the word of another.
 func TestRatingsOfTwoRecords(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {

@@ -160,11 +160,12 @@ func findingsList(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list REPO:TAG|REPO@DIGEST|--repo REPO|--group GROUP",
 		Short: "List the findings of images, most urgent first",
-		Long: "Lists the advisories that affect the packages of an image: known to be exploited (KEV) first, then\n" +
-			"fixable, then by the probability of exploitation (EPSS), then by severity. Advisories that share an\n" +
-			"alias are one finding. A package without a finding is only known to be safe if there are advisories for\n" +
-			"its ecosystem: the last lines, on standard error, count the packages for which there are, and name the\n" +
-			"feeds. Directly after a push, the command waits until the image is inspected.",
+		Long: "Lists the vulnerabilities in the packages of an image: known to be exploited (KEV) first, then\n" +
+			"fixable, then by the probability of exploitation (EPSS), then by severity. A finding is one\n" +
+			"vulnerability of one package; the advisories that describe or fix it are its evidence. A package\n" +
+			"without a finding is only known to be safe if there are advisories for its ecosystem: the last lines, on\n" +
+			"standard error, count the packages for which there are, and name the feeds. Directly after a push, the\n" +
+			"command waits until the image is inspected.",
 		Example: "  holdfast findings list acme/platform/app:1.2 --severity critical,high --fixable\n" +
 			"  holdfast findings list acme/platform/app:1.2 --at 2026-01-31T12:00:00Z\n" +
 			"  holdfast findings list acme/platform/app:1.2 --state closed\n" +

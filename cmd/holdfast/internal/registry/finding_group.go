@@ -85,8 +85,8 @@ func findingsSummary(a *noun.App) *cobra.Command {
 	req := &findingspb.GetSummaryRequest{}
 	cmd := &cobra.Command{
 		Use: "summary", Short: "Count the findings in a group or repo, now and over time",
-		Long: "Counts findings of tags. A finding is an advisory, a package name and a tag whose image has the package.\n" +
-			"A row is a group or repo in the group, or a tag of the repo; the last row is the total. A finding is\n" +
+		Long: "Counts findings of tags. A finding is a vulnerability, a package name and a tag whose image has the\n" +
+			"package. A row is a group or repo in the group, or a tag of the repo; the last row is the total. A finding is\n" +
 			"fixed when the tag is moved to an image without it. The open findings of each day, and the coverage of\n" +
 			"the images, follow on standard error.",
 		Example: "  holdfast findings summary --group acme/platform\n" +

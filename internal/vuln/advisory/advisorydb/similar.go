@@ -18,9 +18,9 @@ const (
 	maxMisspelled  = 40     // maximum length of a name that can be misspelled, in bytes
 )
 
-// SimilarNames returns up to n names of advisories in reach, and of vulnerabilities that they fix, that differ from name
-// in one character, in two swapped characters, in upper and lower case, or in their separators. The closest come first.
-// If reach contains many advisories, it tries only the most likely misspellings.
+// SimilarNames returns up to n names of advisories in reach, and of vulnerabilities that they fix. They differ from
+// name in one character, in two swapped characters, in upper and lower case, or in their separators. The closest come
+// first. If reach contains many advisories, it tries only the most likely misspellings.
 func (s *Store) SimilarNames(ctx context.Context, r store.Reach, name string, n int) (similar []string, _ error) {
 	sc := store.Visible(false, r, resource.UIDFilter{})
 	variants := misspellings(name)

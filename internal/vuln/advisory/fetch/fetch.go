@@ -58,13 +58,19 @@ type state struct {
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"lastModified,omitempty"`
 	// Sum is a checksum of a file's content, or of the names, sizes and times of a directory's files.
-	Sum string `json:"sum,omitempty"`
+	Sum    string `json:"sum,omitempty"`
+	Reader int    `json:"reader,omitempty"` // version of the reader that read the feed; 0 for version 0.1.0
 }
 
-// parseState parses a state. It returns an empty state if text is invalid or belongs to another address.
+// reader is the version of the reader. It changes when more of a record is stored than before, so that every feed is
+// read once again although it has not changed.
+const reader = 1
+
+// parseState parses a state. It returns an empty state if text is invalid, belongs to another address, or comes from
+// another version of the reader.
 func parseState(text []byte, address string) state {
 	var s state
-	if json.Unmarshal(text, &s) != nil || s.Address != address {
+	if json.Unmarshal(text, &s) != nil || s.Address != address || s.Reader != reader {
 		return state{Address: address}
 	}
 	return s
@@ -81,7 +87,8 @@ func Revision(text []byte) string {
 }
 
 func (s state) bytes() []byte {
-	text, _ := json.Marshal(s) // cannot fail: a state consists of strings
+	s.Reader = reader
+	text, _ := json.Marshal(s) // cannot fail: a state consists of texts and a number
 	return text
 }
 
