@@ -67,12 +67,18 @@ type startedWriter struct {
 	started bool
 }
 
-func (w *startedWriter) Write(b []byte) (int, error) {
-	if err := access.Recheck(w.ctx); err != nil {
-		return 0, err
+// Write splits large buffers, because the writers of some formats send the whole document in one call.
+func (w *startedWriter) Write(b []byte) (sent int, err error) {
+	for sent < len(b) && err == nil {
+		if err := access.Recheck(w.ctx); err != nil {
+			return sent, err
+		}
+		w.started = true
+		var n int
+		n, err = w.ResponseWriter.Write(b[sent:min(sent+downloadBuffer, len(b))])
+		sent += n
 	}
-	w.started = true
-	return w.ResponseWriter.Write(b)
+	return sent, err
 }
 
 // withPassword returns the context of a request. A password of basic authentication

@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -207,23 +207,46 @@ var needNoBinding = []string{
 	"V1_Groups_RequestGroupAccess",
 }
 
-// loner returns the i-th person who has no role binding.
-func loner(i int) resource.UID {
-	return resource.UserUID("https://people.example", fmt.Sprint("loner", i))
+// maxPositions is the greatest number of writes of one method before which the test revokes access.
+const maxPositions = 4
+
+// person returns the UID of a person of the issuer https://people.example.
+func person(name string, i int) resource.UID {
+	return resource.UserUID("https://people.example", fmt.Sprint(name, i))
 }
 
-// seedLoners creates a person for each method in needNoBinding, and the other people.
-func seedLoners(t *testing.T) func(*storetest.Store) {
+// The people that seedVictims creates. The caller of a method in needNoBinding is a loner, who has no role binding. A
+// visitor has a session.
+const (
+	loners   = 2 * maxPositions // for each method in needNoBinding
+	visitors = 100
+)
+
+// seedVictims creates the loners and the visitors, and the other people.
+func seedVictims(t *testing.T) func(*storetest.Store) {
 	return func(s *storetest.Store) {
 		seedPeople(t)(s)
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		for i := range needNoBinding {
-			person := resource.ClaimMatch{Issuer: "https://people.example", Subject: fmt.Sprint("loner", i)}
+		insert := func(name string, i int) {
+			match := resource.ClaimMatch{Issuer: "https://people.example", Subject: fmt.Sprint(name, i)}
 			err := s.InsertIdentity(t.Context(), resource.Identity{
-				UID: loner(i), Realm: string(peopleProvider.Provider()), Provider: peopleProvider.Provider(), Name: person.Subject,
-				Email: "loner@people.example", CreateTime: now, UpdateTime: now, LastSeenTime: now,
-				Relationship: resource.Relationship{ClaimMatch: &person},
+				UID: person(name, i), Realm: string(peopleProvider.Provider()), Provider: peopleProvider.Provider(),
+				Name: match.Subject, Email: "victim@people.example", CreateTime: now, UpdateTime: now, LastSeenTime: now,
+				Relationship: resource.Relationship{ClaimMatch: &match},
 			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range loners * len(needNoBinding) {
+			insert("loner", i)
+		}
+		for i := range visitors {
+			insert("visitor", i)
+			id := fmt.Sprint("session", i)
+			err := s.StartSession(t.Context(), resource.Session{
+				ID: id, Identity: person("visitor", i), CreateTime: now, UsedTime: now, ExpireTime: now.Add(time.Hour),
+			}, []byte(id), now.Add(time.Hour))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -238,27 +261,81 @@ type victim struct {
 	revoke func()
 }
 
-// newVictim returns a caller for the i-th example.
-func (w *world) newVictim(t *testing.T, i int, method string) victim {
+// change makes a call that must succeed. Unlike must, any goroutine may call it.
+func (w *world) change(t *testing.T, bearer string, in proto.Message) {
 	t.Helper()
-	if k := slices.Index(needNoBinding, method); k >= 0 {
-		claims := token.Claims{Email: "loner@people.example", EmailVerified: true, Voucher: peopleProvider}
-		other := w.mint(t, loner(k), claims)
-		return victim{loner(k), w.mint(t, loner(k), claims), func() {
-			must[proto.Message](t, w.overGRPC, other, &authpb.DeletionRequest{Id: string(loner(k))})
-		}}
+	if _, st := w.overGRPC(t, bearer, in); st != nil {
+		t.Errorf("%s: %v", methodOf(in).Name(), st)
 	}
-	uid := resource.UserUID("https://people.example", fmt.Sprint("victim", i))
-	binding := w.bind(t, string(w.Organization), string(uid), ownerRole)
-	return victim{uid, w.mint(t, uid, token.Claims{Email: "victim@people.example"}), func() {
-		w.delete(t, "/iam/v2beta1/roleBindings/"+binding)
-	}}
+}
+
+// newVictims are the ways in which a caller loses access, each with a function that returns a new caller.
+var newVictims = map[string]func(t *testing.T, w *world, i int) victim{
+	"binding deleted": func(t *testing.T, w *world, i int) victim {
+		uid := person("victim", i)
+		binding := w.bind(t, string(w.Organization), string(uid), ownerRole)
+		return victim{uid, w.mint(t, uid, token.Claims{Email: "victim@people.example"}), func() {
+			w.delete(t, "/iam/v2beta1/roleBindings/"+binding)
+		}}
+	},
+	"role reduced": func(t *testing.T, w *world, i int) victim {
+		uid := person("victim", i)
+		owner := must[*iampb.Role](t, w.overGRPC, w.Token, &iampb.GetRoleRequest{Uid: ownerRole})
+		role := w.role(t, string(w.Organization), "all"+rand8(), owner.GetCapabilities()...)
+		w.bind(t, string(w.Organization), string(uid), role)
+		return victim{uid, w.mint(t, uid, token.Claims{Email: "victim@people.example"}), func() {
+			w.change(t, w.Token, &iampb.UpdateRoleRequest{
+				Role:       &iampb.Role{Uid: role, Capabilities: owner.GetCapabilities()[:1]},
+				UpdateMask: mask("capabilities"),
+			})
+		}}
+	},
+	"identity deleted": func(t *testing.T, w *world, _ int) victim {
+		robot := w.robot(t, string(w.Organization), "robot"+rand8())
+		w.bind(t, string(w.Organization), robot, ownerRole)
+		return victim{resource.UID(robot), w.mint(t, resource.UID(robot), token.Claims{Email: "r@people.example"}), func() {
+			w.delete(t, "/iam/v2beta1/identities/"+robot)
+		}}
+	},
+	"session ended": func(t *testing.T, w *world, i int) victim {
+		if i >= visitors {
+			t.Fatalf("there are only %d visitors", visitors)
+		}
+		uid := person("visitor", i)
+		w.bind(t, string(w.Organization), string(uid), ownerRole)
+		claims := token.Claims{Email: "victim@people.example", Session: fmt.Sprint("session", i)}
+		bearer := w.mint(t, uid, claims)
+		return victim{uid, bearer, func() { w.change(t, bearer, &signinpb.EndSessionRequest{Id: "current"}) }}
+	},
+	"provider changed": func(t *testing.T, w *world, i int) victim {
+		uid := person("victim", i)
+		w.bind(t, string(w.Organization), string(uid), ownerRole)
+		idp := w.post(t, "/iam/v2beta1/identityProviders/"+string(w.Organization), `{"name":"idp`+rand8()+
+			`","defaultRole":"`+viewer+`","oidc":{"issuer":"https://people.example","clientId":"c","clientSecret":"s"}}`)
+		claims := token.Claims{Email: "victim@people.example", Voucher: resource.NewVoucher(resource.UID(idp), 0)}
+		return victim{uid, w.mint(t, uid, claims), func() {
+			w.change(t, w.Token, masked(&iampb.IdentityProvider{
+				Uid: idp, Configuration: &iampb.IdentityProvider_Oidc{
+					Oidc: &iampb.IdentityProvider_OIDC{ClientId: "other", ClientSecret: "s"},
+				},
+			}, "oidc.client_id", "oidc.client_secret"))
+		}}
+	},
+}
+
+// newLoner returns the i-th person without a role binding. The person is deleted.
+func newLoner(t *testing.T, w *world, i int) victim {
+	claims := token.Claims{Email: "victim@people.example", EmailVerified: true, Voucher: peopleProvider}
+	uid := person("loner", i)
+	other := w.mint(t, uid, claims)
+	return victim{uid, w.mint(t, uid, claims), func() { w.change(t, other, &authpb.DeletionRequest{Id: string(uid)}) }}
 }
 
 // inFlightExamples returns examples that write, for methods whose usual examples write nothing.
 func inFlightExamples(t *testing.T, w *world) map[string]example {
 	t.Helper()
 	folder := w.child(t, string(w.Organization), "in-flight")
+	w.publish(t, folder, catalogOf("CVE-2020-0001"))
 	w.repo(t, folder, "app")
 	w.pushImage(t, "dev/in-flight/app", "v1", "amd64", "a layer of an image in the trash")
 	if r := w.oci(t, w.RegistryToken, "DELETE", "/v2/dev/in-flight/app/manifests/v1", ""); r.status >= 400 {
@@ -271,6 +348,9 @@ func inFlightExamples(t *testing.T, w *world) map[string]example {
 	const vex = `{"@context":"https://openvex.dev/ns/v0.2.0","author":"a","statements":[` +
 		`{"vulnerability":{"name":"CVE-1"},"products":[{"@id":"pkg:npm/left"}],` +
 		`"status":"not_affected","justification":"component_not_present"}]}`
+	must[*findingspb.InventoryPlace](t, w.overGRPC, w.Token, &findingspb.PushInventoryRequest{
+		GroupUid: folder, Place: "prod", Entries: []*findingspb.InventoryEntry{{Image: "app:1"}},
+	})
 	sessions := must[*signinpb.ListSessionsResponse](t, w.overGRPC, w.Token,
 		&signinpb.ListSessionsRequest{IdentityUid: string(w.Owner)}).GetSessions()
 	if len(sessions) == 0 {
@@ -280,23 +360,106 @@ func inFlightExamples(t *testing.T, w *world) map[string]example {
 	return map[string]example{
 		"VexService_ImportVex":               {uid: folder, body: `{"document":"` + document + `"}`},
 		"ExploitedService_DeleteExploitList": {uid: folder, query: "format=kev"},
+		"InventoryService_DeleteInventory":   {uid: folder, query: "place=prod"},
 		"SignInService_EndSession":           {uid: sessions[0].GetId()},
 		"TrashService_EmptyTrash":            {uid: folder},
 		"V1_GroupAccountAssociations_Update": {uid: folder, body: account},
 	}
 }
 
-// TestAttackEveryMethodInFlight calls every method that writes, and deletes the caller's role binding between the
-// authorization and the write. The call must fail.
+// A methodAttack calls methods while their callers lose access.
+type methodAttack struct {
+	*world
+	i        *interrupter
+	examples map[string]example
+	victims  int            // number of victims so far
+	lonely   int            // number of loners so far
+	visits   int            // number of visitors so far
+	kinds    map[string]int // number of interrupted calls, by the way in which the caller lost access
+	markers  map[resource.UID]string
+	folder   string // its description marks the time of each revocation in the events
+}
+
+// isDenial reports whether a code says that the caller has no access.
+func isDenial(code codes.Code) bool {
+	return code == codes.PermissionDenied || code == codes.Unauthenticated || code == codes.NotFound
+}
+
+// newVictim returns a caller for a method, who loses access in a certain way.
+func (a *methodAttack) newVictim(t *testing.T, kind, method string) victim {
+	if slices.Contains(needNoBinding, method) {
+		a.lonely++
+		return newLoner(t, a.world, a.lonely-1)
+	}
+	a.victims++
+	if kind == "session ended" {
+		a.visits++
+		return newVictims[kind](t, a.world, a.visits-1)
+	}
+	return newVictims[kind](t, a.world, a.victims-1)
+}
+
+// call calls a method as a victim, and revokes the victim's access before a write. It reports whether there was such a
+// write.
+func (a *methodAttack) call(
+	t *testing.T, m protoreflect.MethodDescriptor, v victim, position int32, dry bool,
+) (reached bool, code codes.Code, message string) {
+	t.Helper()
+	_, e := exampleOf(a.examples, m)
+	e.as = v.bearer
+	reached = a.i.interrupt(v.uid, position, func() {
+		v.revoke()
+		marker := "revoked " + string(v.uid)
+		a.markers[v.uid] = marker
+		a.change(t, a.Token, &iampb.UpdateGroupRequest{
+			Group: &iampb.Group{Uid: a.folder, Description: marker}, UpdateMask: mask("description"),
+		})
+	}, func() { code, message = a.codeOverGRPC(t, m, e, dry) })
+	return reached, code, message
+}
+
+// attack calls a method as often as it writes, and revokes the caller's access before another write each time. The
+// calls must be denied. With access, the call succeeds.
+func (a *methodAttack) attack(t *testing.T, m protoreflect.MethodDescriptor, name string, kinds []string) {
+	t.Helper()
+	for position := int32(1); position <= maxPositions; position++ {
+		kind := kinds[(a.victims+int(position))%len(kinds)]
+		reached, code, message := a.call(t, m, a.newVictim(t, kind, name), position, false)
+		if !reached && position == 1 && kind == "role reduced" { // only the managed role of owners is enough
+			kind = "binding deleted"
+			reached, code, message = a.call(t, m, a.newVictim(t, kind, name), position, false)
+		}
+		switch {
+		case reached && !isDenial(code):
+			t.Errorf("%s: %s before write %d: %v: %s", name, kind, position, code, message)
+		case !reached && position == 1:
+			t.Errorf("%s did not write, and notInFlight does not say why: %v: %s", name, code, message)
+		}
+		if !reached {
+			return
+		}
+		a.kinds[kind]++
+		if position > 1 {
+			continue
+		}
+		v := a.newVictim(t, "binding deleted", name)
+		if _, code, message = a.call(t, m, v, 0, true); code != codes.OK {
+			t.Errorf("%s without a revocation: %v: %s", name, code, message)
+		}
+		if a.i.writes.Load() < 2 {
+			return
+		}
+	}
+}
+
+// TestAttackEveryMethodInFlight calls every method that writes, and ends the caller's access between the authorization
+// and each write, in one of several ways. The call must be denied. Afterwards, no event has a victim as its actor
+// whose access had ended before.
 func TestAttackEveryMethodInFlight(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
-		var revoke atomic.Pointer[func(context.Context)]
-		w := serve(t, url, server.Config{InspectWorkers: 1, BeforeWrite: func(ctx context.Context) {
-			if f := revoke.Load(); f != nil {
-				(*f)(ctx)
-			}
-		}}, seedLoners(t))
+		i := &interrupter{}
+		w := serve(t, url, server.Config{InspectWorkers: 1, BeforeWrite: i.beforeWrite}, seedVictims(t))
 		examples := methodExamples(t, w)
 		x := things{org: string(w.Organization)}
 		for _, more := range []map[string][]example{
@@ -306,8 +469,12 @@ func TestAttackEveryMethodInFlight(t *testing.T) {
 			chooseExamples(examples, more)
 		}
 		maps.Copy(examples, inFlightExamples(t, w))
-		interrupted := 0
-		for i, m := range writingMethods() {
+		a := &methodAttack{
+			world: w, i: i, examples: examples, kinds: map[string]int{}, markers: map[resource.UID]string{},
+			folder: w.child(t, string(w.Organization), "markers"),
+		}
+		kinds := slices.Sorted(maps.Keys(newVictims))
+		for _, m := range writingMethods() {
 			name, e := exampleOf(examples, m)
 			if name == "" {
 				t.Errorf("no example calls %s", operationOf(m))
@@ -319,29 +486,35 @@ func TestAttackEveryMethodInFlight(t *testing.T) {
 			if e.as != "" && !slices.Contains(needNoBinding, name) {
 				t.Errorf("the example of %s has a caller of its own; add the method to needNoBinding", name)
 			}
-			v := w.newVictim(t, i, name)
-			e.as = v.bearer
-			var wrote atomic.Bool
-			once := sync.OnceFunc(v.revoke)
-			f := func(ctx context.Context) {
-				if resource.ActorFrom(ctx).Subject == v.uid && wrote.CompareAndSwap(false, true) {
-					once()
-				}
-			}
-			revoke.Store(&f)
-			code, message := w.codeOverGRPC(t, m, e)
-			revoke.Store(nil)
-			once()
-			if !wrote.Load() {
-				t.Errorf("%s did not write, and notInFlight does not say why: %v: %s", name, code, message)
-			} else if interrupted++; code == codes.OK {
-				t.Errorf("%s succeeded although its caller had lost access", name)
+			a.attack(t, m, name, kinds)
+		}
+		t.Logf("interrupted calls: %v", a.kinds)
+		for _, kind := range kinds {
+			if a.kinds[kind] < 20 {
+				t.Errorf("only %d calls were interrupted in this way: %s", a.kinds[kind], kind)
 			}
 		}
-		if interrupted < 100 {
-			t.Errorf("only %d methods were interrupted", interrupted)
-		}
+		a.checkEvents(t)
 	})
+}
+
+// checkEvents checks that no event after a revocation has the victim as its actor.
+func (a *methodAttack) checkEvents(t *testing.T) {
+	t.Helper()
+	revoked := map[resource.UID]bool{}
+	for _, e := range a.events(t) {
+		for uid, marker := range a.markers {
+			if e.Subject == resource.UID(a.folder) && strings.Contains(string(e.After), marker) {
+				revoked[uid] = true
+			}
+		}
+		if revoked[e.Actor.Subject] {
+			t.Errorf("%s was committed after its actor %s had lost access", e.Type, e.Actor.Subject)
+		}
+	}
+	if len(revoked) != len(a.markers) || len(revoked) < 100 {
+		t.Errorf("the events have %d of %d revocations", len(revoked), len(a.markers))
+	}
 }
 
 // exampleOf returns the example for a method, and its name among the examples. It returns "" if there is none.
@@ -354,11 +527,16 @@ func exampleOf(examples map[string]example, m protoreflect.MethodDescriptor) (st
 	return "", example{}
 }
 
-// codeOverGRPC calls a method with the request of an example, and returns the result.
-func (w *world) codeOverGRPC(t *testing.T, m protoreflect.MethodDescriptor, e example) (codes.Code, string) {
+// codeOverGRPC calls a method with the request of an example, and returns the result. If dry is set, the request only
+// validates, if the method can do that.
+func (w *world) codeOverGRPC(t *testing.T, m protoreflect.MethodDescriptor, e example, dry bool) (codes.Code, string) {
 	t.Helper()
 	name := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
-	st := status.Convert(w.conn.Invoke(bearing(t, e.bearer(w)), name, e.message(t, m), newOutput(t, m)))
+	in := e.message(t, m)
+	if field := m.Input().Fields().ByName("validate_only"); field != nil && dry {
+		in.ProtoReflect().Set(field, protoreflect.ValueOfBool(true))
+	}
+	st := status.Convert(w.conn.Invoke(bearing(t, e.bearer(w)), name, in, newOutput(t, m)))
 	return st.Code(), st.Message()
 }
 

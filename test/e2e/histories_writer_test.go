@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -50,7 +51,7 @@ func outcomeOf(status int) writeOutcome {
 		return writeAccepted
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
 		return writeDenied
-	case http.StatusConflict:
+	case http.StatusBadRequest, http.StatusConflict, http.StatusTooManyRequests:
 		return writeAborted
 	}
 	return writeUnknown
@@ -197,7 +198,7 @@ func (a *historyAuthor) imports(ctx context.Context, item string) writeOutcome {
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied, codes.NotFound:
 		return writeDenied
-	case codes.Aborted:
+	case codes.Aborted, codes.InvalidArgument, codes.ResourceExhausted:
 		return writeAborted
 	}
 	return writeUnknown
@@ -306,14 +307,17 @@ func (h *histories) writer(ctx context.Context, w historyWrite) {
 	}
 	life, cancel := context.WithTimeout(ctx, historyLife)
 	defer cancel()
-	body := map[string]any{"identityUid": identity, "roleUid": resource.OwnerRole}
 	useGrant := func() { // waits until the guest has written something
 		before, late := written.Load(), time.Now().Add(time.Second)
 		for written.Load() < before+itemsPerGrant && time.Now().Before(late) && life.Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	c.toggle(life, 0, group.UID, body, useGrant, func() { c.list(group, w) })
+	kind := slices.Sorted(maps.Keys(historyToggles))[c.key%len(historyToggles)]
+	historyToggles[kind](c, life, group.UID, identity, useGrant, func() {
+		c.counted("revocations: " + kind)
+		c.list(group, w)
+	})
 	c.end(identity)
 	c.list(group, w)
 	time.Sleep(200 * time.Millisecond) // gives the writers time to send more requests
@@ -321,6 +325,92 @@ func (h *histories) writer(ctx context.Context, w historyWrite) {
 	authors.Wait()
 	for !c.list(group, w) { // the faults end with the test
 		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// historyToggles are the ways in which the access of a writing guest begins and ends. Each calls granted and revoked
+// after each change, until ctx ends or the outcome of a request is unknown.
+var historyToggles = map[string]func(
+	c *historyClient, ctx context.Context, group, identity resource.UID, granted, revoked func(),
+){
+	"binding deleted": func(
+		c *historyClient, ctx context.Context, group, identity resource.UID, granted, revoked func(),
+	) {
+		body := map[string]any{"identityUid": identity, "roleUid": resource.OwnerRole}
+		c.toggle(ctx, 0, group, body, granted, revoked)
+	},
+	"role reduced":  (*historyClient).toggleRole,
+	"grant expired": (*historyClient).toggleExpiring,
+}
+
+// toggleRole gives a guest a role without the necessary capabilities, and then extends and reduces the role.
+func (c *historyClient) toggleRole(ctx context.Context, group, identity resource.UID, granted, revoked func()) {
+	type role struct {
+		UID          resource.UID `json:"uid"`
+		Capabilities []string     `json:"capabilities"`
+	}
+	var owner role
+	for owner.Capabilities == nil {
+		api := c.each[rand.IntN(len(c.each))]
+		a, err := api.call(ctx, http.MethodGet, "/iam/v2beta1/roles/"+string(resource.OwnerRole), nil)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil && a.status == http.StatusOK && json.Unmarshal(a.body, &owner) != nil:
+			c.t.Errorf("the owner role: %s", a.body)
+			return
+		}
+	}
+	small := map[string]any{"name": "changing", "capabilities": owner.Capabilities[:1]}
+	made, ok := setUp[role](ctx, c, "/iam/v2beta1/roles/"+string(group), small)
+	if !ok {
+		return
+	}
+	body := map[string]any{"identityUid": identity, "roleUid": made.UID}
+	if _, ok = setUp[procGroup](ctx, c, "/iam/v2beta1/roleBindings/"+string(group), body); !ok {
+		return
+	}
+	path := "/iam/v2beta1/roles/" + string(made.UID) + "?updateMask=capabilities"
+	set := func(op string, capabilities []string) bool {
+		return c.write(historyInput{op: op}, http.MethodPatch, path, map[string]any{"capabilities": capabilities}, nil)
+	}
+	for ctx.Err() == nil && set("grant", owner.Capabilities) {
+		granted()
+		if !set("revoke", owner.Capabilities[:1]) {
+			return
+		}
+		revoked()
+		time.Sleep(rand.N(100 * time.Millisecond))
+	}
+}
+
+// Limits of the time at which a grant ends. A replica may take the time of the database for later than it is, by at
+// most the duration of a heartbeat. The database compares the time just before the commit, which takes a moment itself.
+const (
+	endsEarly = 2500 * time.Millisecond
+	endsLate  = 2 * time.Second
+)
+
+// toggleExpiring grants a guest the owner role for a few seconds, again and again.
+func (c *historyClient) toggleExpiring(ctx context.Context, group, identity resource.UID, granted, revoked func()) {
+	for ctx.Err() == nil {
+		end := time.Now().Add(endsEarly + 1500*time.Millisecond).Truncate(time.Second)
+		body := map[string]any{
+			"identityUid": identity, "roleUid": resource.OwnerRole, "expireTime": end.UTC().Format(time.RFC3339),
+		}
+		done := c.write(historyInput{op: "grant"}, http.MethodPost, "/iam/v2beta1/roleBindings/"+string(group), body, nil)
+		if done {
+			granted()
+		}
+		time.Sleep(time.Until(end.Add(endsLate)))
+		c.add(c.key, porcupine.Operation{
+			Input: historyInput{op: "revoke"}, Output: true, Metadata: http.StatusOK,
+			Call: int64(end.Add(-endsEarly).Sub(c.start)), Return: int64(end.Add(endsLate).Sub(c.start)),
+		})
+		if !done {
+			return
+		}
+		revoked()
 	}
 }
 

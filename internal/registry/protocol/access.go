@@ -278,7 +278,8 @@ func (r *Registry) serveToken(w http.ResponseWriter, req *http.Request, _ target
 			return err
 		}
 		scopes = narrowScopes(c.Registry, scopes)
-		if token, err = r.mintScoped(req.Context(), c, scopes); err != nil {
+		if token, err = r.mintScoped(req.Context(), c, scopes, issued); err != nil {
+			r.refusedToken(req, err)
 			return err
 		}
 		if until = issued.Add(scopedLife); c.Expires.Before(until) {
@@ -295,13 +296,15 @@ func (r *Registry) serveToken(w http.ResponseWriter, req *http.Request, _ target
 }
 
 // mintScoped returns a token of a caller for scopes. All conditions that limit the token of the caller also limit the
-// new token.
-func (r *Registry) mintScoped(ctx context.Context, c authz.Caller, scopes []resource.RegistryScope) (string, error) {
-	return r.issuer.Mint(ctx, token.Claims{
+// new token. issued is a time before the token of the caller was verified.
+func (r *Registry) mintScoped(
+	ctx context.Context, c authz.Caller, scopes []resource.RegistryScope, issued time.Time,
+) (string, error) {
+	return r.issuer.MintAdmitted(ctx, token.Claims{
 		Subject: c.Identity, Audience: []string{r.config.Host}, Act: c.Act, Email: c.Email, EmailVerified: c.EmailVerified,
 		Session: c.Session, Voucher: c.Voucher, Caps: c.Caps, Scopes: c.Scopes, Registry: scopes,
-		Life: scopedLife, Until: c.Expires,
-	})
+		Life: scopedLife, Until: c.Expires, Issued: issued,
+	}, r.authz)
 }
 
 // wantsRefreshToken reports whether a client requests a refresh token, in the query or in an OAuth 2 form.

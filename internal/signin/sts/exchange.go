@@ -83,30 +83,16 @@ func parse(bearer string) (*issuers.Token, error) {
 
 // assume returns a token of an identity if the credential matches the identity.
 func (s *Service) assume(ctx context.Context, uid resource.UID, bearer string, claims token.Claims) (Token, error) {
-	p, cached, err := s.principal(ctx, uid)
+	p, from, err := s.acceptLatest(ctx, uid, bearer)
 	if errors.Is(err, fault.NotFound) {
 		// The error is the same as for an identity that trusts another issuer.
 		return Token{}, s.denied(ctx, "iss")
 	}
+	if err != nil && p != nil {
+		err = s.recordDenial(ctx, p, bearer, err)
+	}
 	if err != nil {
 		return Token{}, err
-	}
-	from, err := s.accept(ctx, p, bearer)
-	if cached && errors.Is(err, fault.PermissionDenied) { // another replica may have just changed the identity
-		changed, rerr := s.reload(ctx, p)
-		if errors.Is(rerr, fault.NotFound) {
-			return Token{}, s.denied(ctx, "iss")
-		}
-		if rerr != nil {
-			return Token{}, rerr
-		}
-		if changed != p {
-			p = changed
-			from, err = s.accept(ctx, p, bearer)
-		}
-	}
-	if err != nil {
-		return Token{}, s.recordDenial(ctx, p, bearer, err)
 	}
 	s.recordUse(ctx, p)
 	claims.Subject, claims.Act, claims.Session, claims.Voucher = uid, from.act, from.session, from.voucher
@@ -131,6 +117,26 @@ type provenance struct {
 	until   time.Time        // latest expiry of the new token; zero if the credential is from another issuer
 }
 
+// acceptLatest returns the identity uid, and the provenance of a credential that matches it. If the identity changes
+// during the comparison, acceptLatest compares again. It also returns the identity if the credential does not match.
+func (s *Service) acceptLatest(
+	ctx context.Context, uid resource.UID, bearer string,
+) (p *principal, from provenance, _ error) {
+	p, cached, err := s.principal(ctx, uid)
+	for err == nil {
+		from, denied := s.accept(ctx, p, bearer)
+		latest := p
+		if denied == nil || cached && errors.Is(denied, fault.PermissionDenied) {
+			latest, err = s.latest(ctx, p, denied == nil)
+		}
+		if err == nil && latest == p {
+			return p, from, denied
+		}
+		p, cached = latest, false
+	}
+	return nil, from, err
+}
+
 // principal returns an identity from the cache or from the store.
 func (s *Service) principal(ctx context.Context, uid resource.UID) (p *principal, cached bool, _ error) {
 	p, generation := s.principals.get(uid)
@@ -144,6 +150,21 @@ func (s *Service) principal(ctx context.Context, uid resource.UID) (p *principal
 	p = newPrincipal(i, s.audiences)
 	s.principals.put(p, generation)
 	return p, false, nil
+}
+
+// latest returns the principal of an identity that may have changed while a credential was compared with p, for example
+// while the keys of the issuer were fetched. It returns p if the identity trusts the same credentials as before. After
+// a denial, it does not use the cache, because another replica may have just changed the identity.
+func (s *Service) latest(ctx context.Context, p *principal, accepted bool) (*principal, error) {
+	if accepted {
+		if err := s.authz.EnsureCurrent(ctx); err != nil {
+			return nil, err
+		}
+		if s.principals.has(p) {
+			return p, nil
+		}
+	}
+	return s.reload(ctx, p)
 }
 
 // reload reads the identity of p from the store again. It returns p itself if the

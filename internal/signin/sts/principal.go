@@ -105,6 +105,12 @@ func (m *principalCache) get(uid resource.UID) (p *principal, generation uint64)
 	return nil, m.generation
 }
 
+// has reports whether p is cached.
+func (m *principalCache) has(p *principal) bool {
+	cached, ok := m.entries.Peek(p.identity.UID)
+	return ok && cached == p
+}
+
 func (m *principalCache) put(p *principal, generation uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -96,8 +96,10 @@ type TokenParams struct {
 const maxViolations = 20
 
 // claims returns the claims that w requests. It returns fault.InvalidArgument with
-// the parameters that are not allowed, up to maxViolations.
+// the parameters that are not allowed, up to maxViolations. The current time becomes the
+// issue time of the token, so claims must be called before the credential is verified.
 func (s *Service) claims(w TokenParams) (c token.Claims, _ error) {
+	c.Issued = s.now()
 	var bad []fault.Violation
 	add := func(name, text string) {
 		if len(bad) < maxViolations {
@@ -150,10 +152,11 @@ func (s *Service) audience(aud string) (string, bool) {
 	return "", false
 }
 
-// mint returns a new token. It expires after an hour, at end if end is not zero, or
-// when the last grant that the token could use ends, whichever is first.
+// mint returns a new token. It expires an hour after c.Issued, at end if end is not zero,
+// or when the last grant that the token could use ends, whichever is first. mint returns
+// fault.Unauthenticated if the access was revoked after c.Issued.
 func (s *Service) mint(ctx context.Context, c token.Claims, end time.Time) (Token, error) {
-	expiry := s.now().Add(token.DefaultLife)
+	expiry := c.Issued.Add(token.DefaultLife)
 	if !end.IsZero() && end.Before(expiry) {
 		expiry = end
 	}
@@ -162,7 +165,7 @@ func (s *Service) mint(ctx context.Context, c token.Claims, end time.Time) (Toke
 		expiry = last
 	}
 	c.Until = expiry // the token and the response must have the same expiry
-	text, err := s.issuer.Mint(ctx, c)
+	text, err := s.issuer.MintAdmitted(ctx, c, s.authz)
 	if err == nil {
 		resource.ClaimFrom(ctx).Proven = c.Subject
 	}

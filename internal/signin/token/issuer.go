@@ -92,6 +92,7 @@ type Claims struct {
 	Registry      []resource.RegistryScope // narrows a token of the registry
 	Life          time.Duration            // 0 is DefaultLife
 	Until         time.Time                // latest expiry, whatever Life is; zero is no limit
+	Issued        time.Time                // zero is the time of Mint; see MintAdmitted
 }
 
 // New returns an issuer with the keys of db. It creates the first key if there is
@@ -168,12 +169,13 @@ func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
 		return "", fmt.Errorf("a token needs an audience and a life of a second to %v, not %q and %v",
 			MaxLife, c.Audience, life)
 	}
-	issued := i.now()
+	current := i.now()
+	issued := cmp.Or(c.Issued, current)
 	ends := issued.Add(life)
 	if !c.Until.IsZero() && c.Until.Before(ends) {
 		ends = c.Until
 	}
-	if ends.Unix() <= issued.Unix() {
+	if ends.Unix() <= current.Unix() {
 		return "", refused("the token has expired")
 	}
 	p := payload{
@@ -188,11 +190,28 @@ func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
 	if c.Registry != nil {
 		p.Registry = &c.Registry
 	}
-	s, err := i.signerFor(ctx, i.algorithmFor(c.Audience), issued)
+	s, err := i.signerFor(ctx, i.algorithmFor(c.Audience), current)
 	if err != nil {
 		return "", err
 	}
 	return s.encode(p)
+}
+
+// MintAdmitted is Mint for a token that is derived from a credential. c.Issued must be a time before the credential was
+// verified. A revocation after that time makes the new token void, even if the verification has waited for another
+// server, or this process was paused. MintAdmitted returns fault.Unauthenticated if the new token is already void.
+func (i *Issuer) MintAdmitted(ctx context.Context, c Claims, checker *authz.Checker) (string, error) {
+	raw, err := i.Mint(ctx, c)
+	if err == nil {
+		_, err = checker.Admit(ctx, authz.Caller{
+			Identity: c.Subject, Act: c.Act, Session: c.Session, Voucher: c.Voucher,
+			Issued: c.Issued.Truncate(time.Second),
+		})
+	}
+	if err != nil {
+		return "", err
+	}
+	return raw, nil
 }
 
 // signerFor returns the key that signs tokens with an algorithm at the time now.
