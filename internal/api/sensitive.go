@@ -7,7 +7,10 @@ import (
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	annotationspb "github.com/holdfast-dev/holdfast/gen/annotations"
+	budgetspb "github.com/holdfast-dev/holdfast/gen/budgets/v1"
 	pb "github.com/holdfast-dev/holdfast/gen/capabilities"
+	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
@@ -49,7 +52,7 @@ const (
 	canRestore   = "what it deletes can be restored from the trash; see isSensitiveRequest"
 	likePush     = "gives nobody access, and every push needs it; see isSensitiveRequest"
 	onlyVulns    = "changes what is known about vulnerabilities, which the audit log shows"
-	onlyMetadata = "changes descriptions and limits; see isSensitiveRequest"
+	onlyMetadata = "changes descriptions; see isSensitiveRequest for names, limits and settings"
 )
 
 // routine are capabilities whose methods require no recent sign-in, with the reason.
@@ -120,6 +123,15 @@ func resetsTrash(mask *fieldmaskpb.FieldMask) bool {
 	})
 }
 
+// renamesGroup reports whether a request can change the name of a group. The addresses of the images below the group
+// contain the name, so a new name breaks every pull.
+func renamesGroup(r *iampb.UpdateGroupRequest) bool {
+	if len(r.GetUpdateMask().GetPaths()) == 0 {
+		return r.GetGroup().GetName() != ""
+	}
+	return slices.ContainsFunc(r.GetUpdateMask().GetPaths(), func(path string) bool { return path == "*" || path == "name" })
+}
+
 // isSensitiveRequest reports whether the content of a request requires a recent sign-in
 // although other requests of the method do not.
 func isSensitiveRequest(req any) bool {
@@ -132,7 +144,13 @@ func isSensitiveRequest(req any) bool {
 		return true
 	case *ocipb.DeleteTrashEntryRequest, *ocipb.EmptyTrashRequest: // cannot be restored
 		return true
-	case *ocipb.CreateUpstreamRequest, *ocipb.UpdateUpstreamRequest: // decides which images are served
+	case *ocipb.CreateUpstreamRequest, *ocipb.UpdateUpstreamRequest, *ocipb.DeleteUpstreamRequest:
+		return true // decides which images are served
+	case *iampb.UpdateGroupRequest:
+		return renamesGroup(r)
+	case *iamv1pb.Group: // replaces the whole group; without a name it is refused
+		return r.GetName() != ""
+	case *budgetspb.UpdateBudgetRequest, *budgetspb.DeleteBudgetRequest: // a limit of 0 stops pushes and requests
 		return true
 	case *registrypb.CreateRepoRequest: // a sync copies images for a long time, with the permissions of the caller
 		return r.GetRepo().GetSyncConfig().GetSource() != ""

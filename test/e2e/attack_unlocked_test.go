@@ -56,6 +56,12 @@ func TestAttackUnlockedConsole(t *testing.T) {
 			"silence a receiver":   {"DELETE", "/events/v2beta1/subscriptions/" + folder + "/0123456789abcdef", ""},
 			"withdraw an invite":   {"DELETE", "/iam/v2beta1/groupInvites/" + folder + "/0123456789abcdef", ""},
 			"sync a repo, the old": {"POST", "/registry/v1/repos/" + folder, synced},
+			"rename a group":       {"PATCH", "/iam/v2beta1/groups/" + org, `{"name": "renamed"}`},
+			"rename, with a mask":  {"PATCH", "/iam/v2beta1/groups/" + org + "?updateMask=name", `{"name": "renamed"}`},
+			"rename, the old":      {"PUT", "/iam/v1/groups/" + org, `{"name": "renamed"}`},
+			"limit a folder":       {"PATCH", "/budgets/v1/budgets/" + folder, `{"repos": 0}`},
+			"drop a limit":         {"DELETE", "/budgets/v1/budgets/" + folder, ""},
+			"drop an upstream":     {"DELETE", "/oci/v1/upstreams/" + folder + "/0123456789abcdef", ""},
 		}
 		for what, r := range sensitive {
 			if p := ask(r[0], r[1], r[2]); p.status != 400 || !strings.Contains(p.body, "SIGN_IN_AGAIN") {
@@ -67,6 +73,10 @@ func TestAttackUnlockedConsole(t *testing.T) {
 			"create on push":   {"PATCH", "/oci/v1/settings/" + folder, `{"createOnPush": true}`},
 			"not public":       {"PATCH", "/oci/v1/settings/" + folder, `{"public": false}`},
 			"make a repo":      {"POST", "/registry/v2beta1/repos/" + folder, `{"name": "plain"}`},
+			"describe a group": {"PATCH", "/iam/v2beta1/groups/" + org, `{"description": "d"}`},
+			"keep the name": {
+				"PATCH", "/iam/v2beta1/groups/" + org + "?updateMask=description", `{"name": "other", "description": "e"}`,
+			},
 			"try to be public": {"PATCH", "/oci/v1/settings/" + folder + "?validate_only=true", `{"public": true}`},
 		} {
 			if p := ask(r[0], r[1], r[2]); p.status != 200 {
@@ -75,7 +85,9 @@ func TestAttackUnlockedConsole(t *testing.T) {
 		}
 		_, flow, _ := strings.Cut(b.get("/signin?again=1").location, "flow=")
 		b.post("/signin/password", "flow", flow, "email", ann.email, "password", ann.password)
-		for _, what := range []string{"break the glass", "make repos public", "empty the trash"} {
+		for _, what := range []string{
+			"break the glass", "make repos public", "empty the trash", "limit a folder", "rename a group",
+		} {
 			r := sensitive[what]
 			if p := ask(r[0], r[1], r[2]); p.status != 200 {
 				t.Errorf("%s after another sign-in: %d %s", what, p.status, p.body)
