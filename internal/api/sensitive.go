@@ -129,7 +129,9 @@ func renamesGroup(r *iampb.UpdateGroupRequest) bool {
 	if len(r.GetUpdateMask().GetPaths()) == 0 {
 		return r.GetGroup().GetName() != ""
 	}
-	return slices.ContainsFunc(r.GetUpdateMask().GetPaths(), func(path string) bool { return path == "*" || path == "name" })
+	return slices.ContainsFunc(r.GetUpdateMask().GetPaths(), func(path string) bool {
+		return path == "*" || path == "name"
+	})
 }
 
 // isSensitiveRequest reports whether the content of a request requires a recent sign-in

@@ -179,7 +179,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.store.Now, s.store.Log, s.store.BeforeWrite = s.cfg.Now, s.log, s.cfg.BeforeWrite
-	s.store.KeepNames = s.cfg.KeepNames
+	s.store.KeepNames, s.store.DefaultLimits = s.cfg.KeepNames, s.cfg.DefaultLimits()
 	if err := installation.CheckKeyFile(ctx, s.cfg, s.store); err != nil {
 		return err
 	}

@@ -220,37 +220,56 @@ func (t *Tx) BudgetsChanged(ctx context.Context) error {
 // keepBudgets returns fault.FailedPrecondition if the transaction adds more to a counter than a budget leaves. It runs
 // last in the transaction. So its locks are held briefly, and a transaction that holds them waits for no other lock.
 func (t *Tx) keepBudgets(ctx context.Context) error {
-	added := map[counterKey]int64{}
-	for _, c := range t.increments {
-		if limited[c.key.kind] != "" {
-			added[c.key] += c.n
-		}
-	}
-	maps.DeleteFunc(added, func(_ counterKey, n int64) bool { return n <= 0 })
+	added, organizations := t.limitedIncrements()
 	if len(added) == 0 {
 		return nil
 	}
 	budgets, err := t.budgetsOf(ctx, added)
-	if err != nil || len(budgets.groups) == 0 {
+	if err != nil || len(budgets.groups) == 0 && len(t.DB.DefaultLimits) == 0 {
 		return err
 	}
 	for key, n := range maps.Clone(added) {
 		if payer, ok := budgets.payers[key.group]; ok {
-			added[counterKey{key.kind, Segment(payer)}] += n
+			shared := counterKey{key.kind, Segment(payer)}
+			added[shared] += n
+			organizations[shared] = payer
+			delete(organizations, key)
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(added), compareKeys) {
 		m := limited[key.kind]
-		b, ok := budgets.groups[key.group]
-		limit, limits := b.Limits[m]
-		if !ok || !limits {
+		b := budgets.groups[key.group]
+		if limit, ok := b.Limits[m]; ok {
+			if _, err := t.keepBudget(ctx, key, added[key], b, limit, budgets.paid[key.group]); err != nil {
+				return err
+			}
 			continue
 		}
-		if err := t.keepBudget(ctx, key, added[key], b, limit, budgets.paid[key.group]); err != nil {
-			return err
+		limit, ok := t.DB.DefaultLimits[m]
+		if org := organizations[key]; ok && org != "" {
+			if err := t.keepDefault(ctx, key, added[key], org, limit, budgets.paid[key.group]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// limitedIncrements returns the amounts that the transaction adds to counters that a budget can limit, and the
+// organizations among the groups of these counters.
+func (t *Tx) limitedIncrements() (added map[counterKey]int64, organizations map[counterKey]resource.UID) {
+	added, organizations = map[counterKey]int64{}, map[counterKey]resource.UID{}
+	for _, c := range t.increments {
+		if limited[c.key.kind] == "" {
+			continue
+		}
+		added[c.key] += c.n
+		if c.organization != "" {
+			organizations[c.key] = c.organization
+		}
+	}
+	maps.DeleteFunc(added, func(_ counterKey, n int64) bool { return n <= 0 })
+	return added, organizations
 }
 
 func compareKeys(a, b counterKey) int {
@@ -288,29 +307,29 @@ const (
 	reserve        = 8
 )
 
-// keepBudget returns an error if adding n to a counter exceeds the limit of the budget b. paid are the organizations
-// that the group of the budget pays for.
+// keepBudget returns an error if adding n to a counter exceeds the limit of the budget b. Otherwise it returns the
+// amount that is left. paid are the organizations that the group of the budget pays for.
 func (t *Tx) keepBudget(
 	ctx context.Context, key counterKey, n int64, b resource.Budget, limit int64, paid []int64,
-) error {
+) (left int64, err error) {
 	used, err := t.counted(ctx, key, paid)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if !t.DB.Engine.Postgres {
 		used -= n // the counter already includes n
 	} else if used+assumedWriters*n > limit-limit/reserve {
 		if _, err := t.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, $2))`, key.kind, key.group); err != nil {
-			return err
+			return 0, err
 		}
 		if used, err = t.counted(ctx, key, paid); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if used+n <= limit {
-		return nil
+		return limit - used - n, nil
 	}
-	return t.DB.OverBudget(ctx, b, limited[key.kind], used, n)
+	return 0, t.DB.OverBudget(ctx, b, limited[key.kind], used, n)
 }
 
 // counted returns the value of a counter, plus the values for the organizations that the group pays for.

@@ -23,6 +23,7 @@ func (t *Tx) Count(ctx context.Context, kind string, uid resource.UID, by int) e
 	for i, g := range above {
 		increments[i] = increment{key: counterKey{kind, Segment(g)}, n: int64(by)}
 	}
+	increments[0].organization = above[0]
 	increments[len(increments)-1].children = int64(by)
 	t.increments = append(t.increments, increments...)
 	if t.DB.Engine.Postgres {
@@ -44,8 +45,9 @@ const counterAdd = ` ON CONFLICT (kind, grp, shard)
 
 // An increment is an amount that a transaction adds to a counter.
 type increment struct {
-	key         counterKey
-	n, children int64
+	key          counterKey
+	n, children  int64
+	organization resource.UID // the group of the counter if it is an organization, otherwise ""
 }
 
 type counterKey struct {
@@ -59,7 +61,7 @@ func counterStatement(all []increment, shard int) engine.Statement {
 	sums := map[counterKey]increment{}
 	for _, c := range all {
 		sum := sums[c.key]
-		sums[c.key] = increment{c.key, sum.n + c.n, sum.children + c.children}
+		sums[c.key] = increment{key: c.key, n: sum.n + c.n, children: sum.children + c.children}
 	}
 	var kinds []string
 	var groups, ns, directs []int64

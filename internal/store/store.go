@@ -52,6 +52,12 @@ type DB struct {
 
 	BudgetHooks BudgetHooks // must be set before the DB is used
 	budgets     budgetCache
+
+	// DefaultLimits are the limits of an organization whose budget has no other limit of the
+	// metric. Organizations that another one pays for share its limits. Only metrics in
+	// Counters can have a default. It must be set before the DB is used.
+	DefaultLimits map[resource.Metric]int64
+	allowances    allowances
 }
 
 // Open connects to url, a postgres:// address or the path of an SQLite file, and

@@ -101,11 +101,14 @@ func (s *Service) report(ctx context.Context, b resource.Budget) (Report, error)
 	if err != nil {
 		return Report{}, err
 	}
-	return s.withPulls(ctx, Report{b, Usage{Stored: stored}})
+	return s.complete(ctx, Report{b, Usage{Stored: stored}})
 }
 
-// withPulls adds the pulls of today to a report if the budget limits them.
-func (s *Service) withPulls(ctx context.Context, r Report) (_ Report, err error) {
+// complete adds the default limits to a report, and the pulls of today if the budget limits them.
+func (s *Service) complete(ctx context.Context, r Report) (_ Report, err error) {
+	if r.Budget, err = s.store.WithDefaults(ctx, r.Budget); err != nil {
+		return r, err
+	}
 	b := r.Budget
 	if _, ok := b.Limits[resource.PullsPerDay]; !ok {
 		return r, nil
@@ -133,7 +136,7 @@ func (s *Service) List(ctx context.Context, f resource.Filter, p page.Params) (p
 	}
 	var reports []Report
 	for _, b := range got.Items {
-		r, err := s.withPulls(ctx, Report{b, Usage{Stored: stored[b.UID]}})
+		r, err := s.complete(ctx, Report{b, Usage{Stored: stored[b.UID]}})
 		if err != nil {
 			return page.Page[Report]{}, err
 		}

@@ -1,6 +1,7 @@
 package iam_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
@@ -8,19 +9,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// TestAttackManyBindings: an owner creates role bindings and folders without end, one by one and in batches. A budget
-// limits both. Deleting a binding makes room for another one.
+// TestAttackManyBindings: an owner creates role bindings and folders without end, one by one and in batches, in an
+// organization for which nobody has set a budget. The default limits of the installation apply to both. Deleting a
+// binding makes room for another one, and a budget of the operator replaces the default.
 func TestAttackManyBindings(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		org := w.acme.UID
 		used, err := w.store.Usage(t.Context(), org)
 		must(t, err)
 		bindings, groups := used[resource.BudgetBindings], used[resource.BudgetGroups]
-		limits := map[resource.Metric]int64{
-			resource.BudgetBindings: bindings + 3, resource.BudgetGroups: groups + 2,
+		w.store.DefaultLimits = map[resource.Metric]int64{
+			resource.BudgetBindings: bindings + 3, resource.BudgetGroups: groups + 40,
 		}
-		_, err = w.store.UpdateBudget(t.Context(), resource.Budget{UID: org}, resource.Budget{UID: org, Limits: limits})
-		must(t, err)
 
 		bind := func() (resource.BoundRole, error) {
 			b := resource.RoleBinding{Identity: resource.NewRoot(), Role: resource.OwnerRole}
@@ -44,11 +44,21 @@ func TestAttackManyBindings(t *testing.T) {
 		_, err = bind()
 		must(t, err)
 
-		for _, name := range []string{"one", "two"} {
-			_, err := w.CreateGroup(w.owner, string(org), resource.Group{Name: name})
+		for n := range 40 {
+			_, err := w.CreateGroup(w.owner, string(org), resource.Group{Name: fmt.Sprint("folder-", n)})
 			must(t, err)
 		}
 		_, err = w.CreateGroup(w.owner, string(org), resource.Group{Name: "three"})
 		want(t, "one more group", err, fault.FailedPrecondition)
+
+		budget := map[resource.Metric]int64{resource.BudgetBindings: bindings + 4, resource.BudgetRepos: 1}
+		_, err = w.store.UpdateBudget(t.Context(), resource.Budget{UID: org}, resource.Budget{UID: org, Limits: budget})
+		must(t, err)
+		_, err = bind()
+		must(t, err)
+		_, err = bind()
+		want(t, "more bindings than the budget of the operator", err, fault.FailedPrecondition)
+		_, err = w.CreateGroup(w.owner, string(org), resource.Group{Name: "three"})
+		want(t, "one more group with a budget for other things", err, fault.FailedPrecondition)
 	})
 }

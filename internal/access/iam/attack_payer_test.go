@@ -51,6 +51,18 @@ func TestAttackOrganizationsEscapeBudget(t *testing.T) {
 		if err := w.DeleteGroup(w.owner, org); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("deleting the payer: %v", err)
 		}
+		all, err := w.store.Usage(t.Context(), org)
+		must(t, err)
+		w.store.DefaultLimits = map[resource.Metric]int64{resource.BudgetGroups: all[resource.BudgetGroups] + 1}
+		_, err = w.CreateGroup(w.owner, string(second.UID), resource.Group{Name: "folder"})
+		must(t, err)
+		for _, parent := range []resource.UID{org, second.UID, third.UID} {
+			_, err := w.CreateGroup(w.as(other), string(parent), resource.Group{Name: "folder-too-many"})
+			if parent == org {
+				_, err = w.CreateGroup(w.owner, string(parent), resource.Group{Name: "folder-too-many"})
+			}
+			want(t, "a folder beyond the default limit of the payer", err, fault.FailedPrecondition)
+		}
 		must(t, addRepo(w.other.UID))
 		must(t, w.store.SetPayer(t.Context(), second.UID, second.UID)) // the operator lets it pay for itself
 		must(t, addRepo(second.UID))

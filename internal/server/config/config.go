@@ -8,12 +8,15 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
 // Config has every setting of an operator. The zero value is usable: it runs SQLite in
@@ -66,6 +69,9 @@ type Config struct {
 	CreateOrganizations string `yaml:"create_organizations"`
 
 	KeepNames time.Duration `yaml:"keep_names" default:"2160h"`
+
+	MaxGroups   int `yaml:"max_groups" default:"200000"`
+	MaxBindings int `yaml:"max_bindings" default:"200000"`
 
 	Organization string `yaml:"organization"`
 	OwnerIssuer  string `yaml:"owner_issuer"`
@@ -143,6 +149,15 @@ func (c Config) WithDefaults() Config {
 		c.Now = time.Now
 	}
 	return c
+}
+
+// DefaultLimits returns the limits of organizations whose budget has no other limits.
+func (c Config) DefaultLimits() map[resource.Metric]int64 {
+	limits := map[resource.Metric]int64{
+		resource.BudgetGroups: int64(c.MaxGroups), resource.BudgetBindings: int64(c.MaxBindings),
+	}
+	maps.DeleteFunc(limits, func(_ resource.Metric, limit int64) bool { return limit < 0 })
+	return limits
 }
 
 // At returns c with the defaults that depend on the bound address.

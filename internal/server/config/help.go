@@ -50,6 +50,9 @@ var help = map[string]string{
 		"operator (nobody; in dev mode owners)",
 	"keep_names": "time for which only its previous organization can use the name of a renamed or deleted " +
 		"organization, because clients still pull images from there; negative disables it",
+	"max_groups": "greatest number of groups in an organization whose budget has no limit of groups; negative: no limit",
+	"max_bindings": "greatest number of role bindings in an organization whose budget has no limit of bindings; " +
+		"negative: no limit",
 	"organization": "unattended set-up: name of the first organization; a name with capitals or accents " +
 		"becomes its display name",
 	"owner_issuer":  "unattended set-up: address of the issuer that authenticates the first organization's owner",

@@ -43,6 +43,7 @@ func (b *Bench) StartService(ctx context.Context, url string) *Service {
 	ctx, cancel := context.WithCancel(ctx)
 	srv, err := server.New(ctx, server.Config{
 		Listen: "127.0.0.1:0", BaseURL: BaseURL, DataDir: folder, Database: url, Dev: true,
+		MaxGroups: 1 << 40, MaxBindings: 1 << 40, // the datasets are larger than the defaults
 		EncryptionKey: EncryptionKey, Stdout: io.Discard, Stderr: io.Discard,
 	})
 	if err != nil {
