@@ -69,6 +69,40 @@ func TestAttackInspectionQueue(t *testing.T) {
 	}
 }
 
+// TestAttackLongInspection: an inspection takes so long that the position of its tenant is removed meanwhile, because the
+// queue has passed it. The tenant still pays for the inspection: the images of the other tenant come first.
+func TestAttackLongInspection(t *testing.T) {
+	vulntest.Each(t, func(t *testing.T, s *vulntest.Store) {
+		push := func(name string, images int) resource.UID {
+			r := registrytest.AddRepo(t, s.RegistryStore, iamtest.AddGroup(t, s.IAMStore, "", name).UID, "app")
+			for n := range images {
+				registrytest.PushRunnable(t, s.RegistryStore, r, fmt.Sprint(name, n))
+			}
+			return r.UID.Root()
+		}
+		attacker := push("attacker", 1)
+		bomb := registrytest.TakeImage(t, s.ImageStore, nil)
+		last := bomb
+		other := push("other", 40)
+		for range 20 { // the queue passes the position of the attacker
+			if org := takeNext(t, s, &last, time.Second); org != other {
+				t.Fatalf("an image of %s", org)
+			}
+		}
+		testkit.Must(t, s.SweepCosts(t.Context()))
+		testkit.Must(t, s.ImageStore.Charge(t.Context(), *bomb, 10*time.Minute))
+		r := registrytest.AddRepo(t, s.RegistryStore, attacker, "next")
+		for n := range 3 {
+			registrytest.PushRunnable(t, s.RegistryStore, r, fmt.Sprint("next", n))
+		}
+		for range 15 {
+			if org := takeNext(t, s, &last, time.Second); org != other {
+				t.Fatal("the cost of the long inspection is forgotten")
+			}
+		}
+	})
+}
+
 // TestInspectionShares checks that tenants with equal costs take turns, that a tenant gets no time for the past, and
 // that nobody pays for time that no other tenant needed.
 func TestInspectionShares(t *testing.T) {

@@ -33,6 +33,16 @@ const (
 	minProgress = 1 << 20
 )
 
+// A document must arrive within documentTime, plus a second for each minRate bytes of its size. So a client that is just
+// fast enough to not be idle does not keep its space on disk for days. The largest document has less than three hours.
+const (
+	documentTime = 10 * time.Minute
+	minRate      = 1 << 20
+)
+
+var errSlow = fault.New(fault.DeadlineExceeded,
+	"Deadline exceeded: the document arrives too slowly, at less than 1 MiB per second; import it from another network")
+
 var errIdle = fault.New(fault.DeadlineExceeded,
 	"Deadline exceeded: too little data has arrived for a minute; import the document again")
 
@@ -80,6 +90,7 @@ type documents struct {
 	idle        time.Duration // time in which minProgress bytes must arrive
 	deadline    time.Time     // end of the current period of idle
 	progress    int64         // bytes that have arrived in this period
+	end         time.Time     // time by which the current document must have arrived; zero between documents
 }
 
 // received is a message of the client, or the error of receiving it.
@@ -91,15 +102,19 @@ type received struct {
 // await begins a period in which minProgress bytes, or the next message that is not data, must arrive.
 func (d *documents) await() { d.deadline, d.progress = time.Now().Add(d.idle), 0 }
 
-// receiveNext returns the next message, or errIdle if too little arrives. After errIdle the call must end, because
-// another receive is still running.
+// receiveNext returns the next message, errIdle if too little arrives, or errSlow if the document takes too long. After
+// these errors the call must end, because another receive is still running.
 func (d *documents) receiveNext() (*pb.ImportAdvisoriesRequest, error) {
 	next := make(chan received, 1)
 	go func() {
 		m, err := d.stream.Recv()
 		next <- received{m, err}
 	}()
-	timer := time.NewTimer(time.Until(d.deadline))
+	until, late := d.deadline, errIdle
+	if !d.end.IsZero() && d.end.Before(until) {
+		until, late = d.end, errSlow
+	}
+	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	select {
 	case r := <-next:
@@ -108,7 +123,7 @@ func (d *documents) receiveNext() (*pb.ImportAdvisoriesRequest, error) {
 		}
 		return r.message, r.err
 	case <-timer.C:
-		return nil, errIdle
+		return nil, late
 	}
 }
 
@@ -190,6 +205,8 @@ func (d *documents) one(
 
 // receive copies the bytes of a document from the stream.
 func (d *documents) receive(size int64, w io.Writer) error {
+	d.end = time.Now().Add(documentTime + time.Duration(size/minRate)*time.Second)
+	defer func() { d.end = time.Time{} }()
 	for left := size; left > 0; {
 		m, err := d.receiveNext()
 		if errors.Is(err, io.EOF) || err == nil && m.GetData() == nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -121,5 +122,68 @@ func TestAttackIdleImport(t *testing.T) {
 	}
 	if err := send(4<<20, 1<<20, 1200*time.Millisecond, 4); err != nil {
 		t.Errorf("an import whose data keeps arriving ends with %v", err)
+	}
+}
+
+// pacedStream is a stream of one document, in pieces of a size with pauses between them.
+type pacedStream struct {
+	grpc.ServerStream
+	document *pb.ImportAdvisoriesRequest
+	left     int64
+	piece    int64
+	pause    time.Duration
+}
+
+func (p *pacedStream) Send(*pb.ImportAdvisoriesResponse) error { return nil }
+
+func (p *pacedStream) Recv() (*pb.ImportAdvisoriesRequest, error) {
+	if m := p.document; m != nil {
+		p.document = nil
+		return m, nil
+	}
+	if p.left == 0 {
+		return nil, io.EOF
+	}
+	time.Sleep(p.pause)
+	n := min(p.piece, p.left)
+	p.left -= n
+	return &pb.ImportAdvisoriesRequest{Part: &pb.ImportAdvisoriesRequest_Data{Data: make([]byte, n)}}, nil
+}
+
+// TestAttackSlowImport: a client sends a large document just fast enough to not be idle, to keep its space on disk for
+// days. The import ends. A document at a usual speed arrives, and so does a small one at a low speed.
+func TestAttackSlowImport(t *testing.T) {
+	for name, tt := range map[string]struct {
+		size, piece int64
+		pause       time.Duration
+		err         error
+	}{
+		"a MiB every 50 seconds":  {1 << 30, 1 << 20, 50 * time.Second, errSlow},
+		"a MiB every 2.5 seconds": {300 << 20, 1 << 20, 2500 * time.Millisecond, nil},
+		"small, a MiB in a while": {8 << 20, 1 << 20, 50 * time.Second, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stream := &pacedStream{left: tt.size, piece: tt.piece, pause: tt.pause, document: &pb.ImportAdvisoriesRequest{
+					Part: &pb.ImportAdvisoriesRequest_Document_{
+						Document: &pb.ImportAdvisoriesRequest_Document{Name: "osv.zip", Size: tt.size},
+					},
+				}}
+				docs := &documents{stream: stream, dir: t.TempDir(), spool: newSpool(), idle: importIdle,
+					requireRoom: func() error { return nil }}
+				begin := time.Now()
+				err := docs.each(func(string, io.ReaderAt, int64, vuln.ExploitFormat) error { return nil })
+				if !errors.Is(err, tt.err) || err == nil != (tt.err == nil) {
+					t.Errorf("the import ends with %v, want %v", err, tt.err)
+				}
+				if len(docs.spool.used) != 0 {
+					t.Error("the import still has space on disk")
+				}
+				if took := time.Since(begin); took > 3*time.Hour {
+					t.Errorf("the import has had its space for %s", took)
+				}
+				time.Sleep(tt.pause) // until the last receive returns
+			})
+		})
 	}
 }
