@@ -49,6 +49,7 @@ type DB struct {
 	onGrantChange []func(context.Context, int64)
 	settled       atomic.Int64 // newest revision that all replicas are known to have applied
 	onRevision    []func()
+	bells         [queues]bell
 
 	BudgetHooks BudgetHooks // must be set before the DB is used
 	budgets     budgetCache

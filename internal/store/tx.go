@@ -26,6 +26,7 @@ type Tx struct {
 	revision   int64           // revision that the transaction wrote for its changes to grants; 0 if it made none
 	basis      *access.Basis   // what the access of the request depends on; nil on SQLite and without an access
 	traced     context.Context // parent of the spans for the transaction's statements
+	wakes      [queues]bool    // queues whose readers the commit wakes
 }
 
 // A write is a function and the transaction in which it runs. It implements
@@ -69,8 +70,11 @@ func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
 	defer func() { span.End(err) }()
 	for again := (retries{}); again.after(ctx, s, err); {
 		t := &Tx{DB: s}
-		if err = s.db.Write(ctx, &write{t, f}); err == nil && s.Engine.Postgres {
-			s.announce(ctx, t.revision)
+		if err = s.db.Write(ctx, &write{t, f}); err == nil {
+			s.wake(t)
+			if s.Engine.Postgres {
+				s.announce(ctx, t.revision)
+			}
 		}
 		if access.Changed(ctx, err) {
 			if err := access.From(ctx).Refresh(ctx); err != nil {

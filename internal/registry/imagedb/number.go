@@ -55,6 +55,7 @@ func (t Tx) NumberImage(ctx context.Context, q QueuedImage) (int64, error) {
 		store.Segment(q.Repo), q.Digest, n); err != nil {
 		return 0, err
 	}
+	t.Wakes(store.MatchQueue)
 	if err := t.Later(ctx, `INSERT INTO image_news (number, root, told, quiet) VALUES ($1, $2, $3, $4)`, n,
 		store.Segment(q.Repo.Root()), []byte{}, q.Again); err != nil {
 		return 0, err

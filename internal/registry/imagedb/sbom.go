@@ -28,6 +28,7 @@ const attachedTo = `(EXISTS (SELECT 1 FROM ` + registrydb.ManifestRows + ` AS a 
 // queueAttached queues the documents of an image that was just inspected, if there are any. Documents that were
 // attached before the image had a row could not be queued. Reading them also depends on the packages of the image.
 func (t Tx) queueAttached(ctx context.Context, q QueuedImage) error {
+	t.Wakes(store.DocumentQueue)
 	tag := strings.Replace(q.Digest, ":", "-", 1)
 	return t.Later(ctx, `UPDATE images SET sbom_due_ms = CASE WHEN `+attachedTo+` THEN `+t.DB.Engine.Clock+`
 		ELSE sbom_due_ms END, sbom_rank = rank, sbom_reader = $6 WHERE repo = $1 AND digest = $2`,

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -25,6 +26,31 @@ const keepCosts = 30 * 24 * time.Hour
 // tenantNumber returns the number of the tenant that pays for the organization of uid.
 func (s *Store) tenantNumber(ctx context.Context, uid resource.UID) int64 {
 	return store.Segment(resource.UID(s.DB.Tenant(ctx, uid)))
+}
+
+// TenantOf returns the tenant that pays for an image.
+func (s *Store) TenantOf(ctx context.Context, q QueuedImage) string {
+	return string(s.DB.Tenant(ctx, q.Repo))
+}
+
+// OthersWait reports whether an image of another tenant is due that comes before further images of the tenant of q.
+func (s *Store) OthersWait(ctx context.Context, q QueuedImage) (bool, error) {
+	tenant := s.tenantNumber(ctx, q.Repo)
+	for rank := range registrydb.Ranks {
+		if rank == registrydb.RankAgain && !q.Again {
+			break
+		}
+		roots, err := s.waitingRoots(ctx, rank, "rank", "due_ms")
+		if err != nil {
+			return false, err
+		}
+		for _, r := range roots {
+			if s.tenantNumber(ctx, r.repo) != tenant {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // A waitingRoot is an organization with images that are due.

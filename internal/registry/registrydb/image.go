@@ -26,6 +26,7 @@ func (t Tx) queueImage(ctx context.Context, repo resource.UID, m registry.Manife
 	if !m.IsImage() {
 		return nil
 	}
+	t.Wakes(store.InspectionQueue)
 	return t.Later(ctx, `INSERT INTO images
 			(repo, digest, root, uid, state, reason, extractors, tries, rank, due_ms, update_ms)
 		VALUES ($1, $2, $3, $4, $5, '', 0, 0, $6, `+t.DB.Engine.Clock+`, $7) ON CONFLICT (repo, digest) DO NOTHING`,
@@ -135,6 +136,7 @@ var documentTag = regexp.MustCompile(`^(sha256)-([0-9a-f]{64})(\.att|\.sbom)?$`)
 // queueSBOMs queues images of a repo whose attached documents have changed. Digests that are "" or not images are
 // ignored. All documents of a queued image are read again, so that the order of the changes does not matter.
 func (t Tx) queueSBOMs(ctx context.Context, repo resource.UID, images ...string) error {
+	t.Wakes(store.DocumentQueue)
 	slices.Sort(images) // every transaction locks images in this order, which prevents deadlocks
 	for _, image := range slices.Compact(images) {
 		if image == "" {

@@ -312,6 +312,7 @@ func (r *restorer) repo(ctx context.Context, e registry.TrashEntry) error {
 		}
 	}
 	quoted := func(types []string) string { return `'` + strings.Join(types, `', '`) + `'` }
+	r.Wakes(store.InspectionQueue)
 	if _, err := r.Exec(ctx, `INSERT INTO images
 			(repo, digest, root, uid, state, reason, extractors, tries, rank, due_ms, update_ms)
 		SELECT m.repo, m.digest, CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS BIGINT), '', 0, 0, CAST($5 AS BIGINT),

@@ -278,6 +278,7 @@ func (t Tx) DropChangedImage(ctx context.Context, number int64) error {
 // announced. If there is already such a record, it stays unchanged. The chunks of the images must be locked until the
 // commit. Otherwise the matcher could announce the old packages and then delete this record.
 func (t Tx) MarkChanging(ctx context.Context, numbers, announced []int64, quiet bool) error {
+	t.Wakes(store.MatchQueue)
 	for _, n := range numbers {
 		if err := t.Later(ctx, `INSERT INTO image_news (number, root, told, quiet)
 			SELECT i.number, i.root, $2, $3 FROM `+imagedb.ImageRows+` AS i WHERE i.number = $1 ON CONFLICT (number) DO NOTHING`,

@@ -86,6 +86,7 @@ func (s *Store) addPackages(
 	// The rows are sorted by key, so that two transactions that add the same packages do not deadlock.
 	slices.SortFunc(rows, func(a, b []any) int { return cmp.Compare(a[0].(string), b[0].(string)) })
 	err := s.Write(ctx, func(t *store.Tx) error {
+		t.Wakes(store.MatchQueue)
 		return t.InsertRows(ctx,
 			`INSERT INTO packages (key, ecosystem, name, version, source_name, source_version, purl, owned,
 			matched)`, rows, ` ON CONFLICT (key) DO NOTHING`)

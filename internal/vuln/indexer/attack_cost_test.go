@@ -65,7 +65,7 @@ func TestAttackCostlyLayers(t *testing.T) {
 		var read [][]inspect.Layer
 		x := indexer.New(s.ImageStore, s.FindingStore, images, indexer.Config{
 			Version: 1, Log: quiet,
-			Read: func(_ context.Context, layers []inspect.Layer) (inspect.Result, error) {
+			Read: func(_ context.Context, _ string, layers []inspect.Layer) (inspect.Result, error) {
 				read = append(read, layers)
 				costs := []inspect.LayerCost{{Layer: 0, Bytes: limits.Bytes / 2, Processor: time.Second}}
 				if len(layers) == 1 {

@@ -10,6 +10,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
+// cheapPart divides the limits of an inspection. The cost of a layer below the result is not remembered, because an
+// image has at most 500 layers, and 500 such layers stay within the limits.
+const cheapPart = 1000
+
 // read reads the layers of an image, and charges the tenant of the image with the processor time. It does not read an
 // image whose layers are known to exceed the limits together.
 func (x *Indexer) read(ctx context.Context, q imagedb.QueuedImage, layers []inspect.Layer) (inspect.Result, error) {
@@ -31,7 +35,7 @@ func (x *Indexer) read(ctx context.Context, q imagedb.QueuedImage, layers []insp
 	if err := x.images.Charge(ctx, q, expected); err != nil {
 		return inspect.Result{}, err
 	}
-	found, err := x.cfg.Read(ctx, layers)
+	found, err := x.cfg.Read(ctx, x.images.TenantOf(ctx, q), layers)
 	return found, errors.Join(err, x.account(context.WithoutCancel(ctx), q, layers, expected, found, err))
 }
 
@@ -54,7 +58,11 @@ func (x *Indexer) account(
 		return err
 	}
 	var remembered []imagedb.LayerCost
+	limits := inspect.DefaultLimits()
 	for _, c := range costs {
+		if c.Bytes < limits.Bytes/cheapPart && c.Processor < time.Duration(limits.Seconds)*time.Second/cheapPart {
+			continue
+		}
 		remembered = append(remembered, imagedb.LayerCost{
 			Digest: layers[c.Layer].Digest, Bytes: c.Bytes, Processor: c.Processor,
 		})

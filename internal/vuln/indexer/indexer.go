@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	reserveLife = 30 * time.Second       // time for which an image is reserved for one replica
-	pollEvery   = 100 * time.Millisecond // a push is one of few changes to which people wait for the reaction
+	reserveLife = 30 * time.Second // time for which an image is reserved for one replica
+	pollEvery   = time.Second      // for pushes to other replicas, which wake nobody here
 	sweepFirst  = 10 * time.Second
 	sweepEvery  = 30 * time.Minute
 
@@ -42,13 +42,15 @@ const maxText = 1024 // maximum length of each text in a package, in bytes
 type Config struct {
 	Workers int // number of images that are inspected at the same time; 0 means one
 
-	// Read reads the layers of an image; nil means inspect.Image. Version is the
-	// version of its results.
-	Read    func(context.Context, []inspect.Layer) (inspect.Result, error)
+	// Read reads the layers of an image of a tenant; nil means to read them in children. Version is the version of its
+	// results.
+	Read    func(_ context.Context, tenant string, layers []inspect.Layer) (inspect.Result, error)
 	Version int
 
-	// ReadSBOM reads a document about an image; nil means inspect.SBOM.
-	ReadSBOM func(_ context.Context, document inspect.Layer, image string) (inspect.Result, error)
+	// ReadSBOM reads a document about an image of a tenant; nil means to read it in a child.
+	ReadSBOM func(_ context.Context, tenant string, document inspect.Layer, image string) (inspect.Result, error)
+
+	Turn time.Duration // time after which an image makes room for images of other tenants; 0 means ten seconds
 
 	Metrics metric.Metrics
 	Log     *slog.Logger
@@ -60,22 +62,27 @@ type Indexer struct {
 	packages *findingdb.Store
 	registry *images.Reader
 	cfg      Config
+	children *inspect.Pool
+	long     longImages
 }
 
 // New returns an Indexer for the images of a registry.
 func New(index *imagedb.Store, packages *findingdb.Store, r *images.Reader, cfg Config) *Indexer {
+	cfg.Workers = max(cfg.Workers, 1)
+	children := &inspect.Pool{Keep: cfg.Workers + 1} // the workers, and the reader of documents
 	if cfg.Read == nil {
 		cfg.Version = inspect.Version
-		cfg.Read = func(ctx context.Context, layers []inspect.Layer) (inspect.Result, error) {
-			return inspect.Image(ctx, layers, inspect.Limits{})
+		cfg.Read = func(ctx context.Context, tenant string, layers []inspect.Layer) (inspect.Result, error) {
+			return children.Image(ctx, tenant, layers, inspect.Limits{})
 		}
 	}
 	if cfg.ReadSBOM == nil {
-		cfg.ReadSBOM = inspect.SBOM
+		cfg.ReadSBOM = children.SBOM
 	}
-	cfg.Workers = max(cfg.Workers, 1)
+	cfg.Turn = cmp.Or(cfg.Turn, turn)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	return &Indexer{index, packages, r, cfg}
+	return &Indexer{images: index, packages: packages, registry: r, cfg: cfg, children: children,
+		long: longImages{room: cfg.Workers}}
 }
 
 // Waiting returns the number of images in the queue.
@@ -87,9 +94,10 @@ func (x *Indexer) Oldest(ctx context.Context) (time.Time, error) { return x.imag
 
 // Run inspects images until ctx ends.
 func (x *Indexer) Run(ctx context.Context) error {
+	defer x.children.Close()
 	var loops sync.WaitGroup
 	for range x.cfg.Workers {
-		loops.Go(func() { x.work(ctx) })
+		loops.Go(func() { x.work(ctx, &loops) })
 	}
 	loops.Go(func() { x.readQueue(ctx) })
 	loops.Go(func() { x.sweep(ctx) })
@@ -97,29 +105,25 @@ func (x *Indexer) Run(ctx context.Context) error {
 	return nil
 }
 
-// work inspects one image after the other.
-func (x *Indexer) work(ctx context.Context) {
+// work inspects one image after the other. An image that is handed over is inspected in rest.
+func (x *Indexer) work(ctx context.Context, rest *sync.WaitGroup) {
 	var last *imagedb.QueuedImage
 	for ctx.Err() == nil {
-		q, ok, err := x.next(ctx, last)
-		if ok {
+		woken := x.images.Woken(store.InspectionQueue)
+		q, ok, err := x.images.ReserveImage(ctx, last, reserveLife)
+		if err == nil && ok {
 			last = &q
+			err = x.take(ctx, q, rest)
 		}
 		if err != nil && ctx.Err() == nil {
 			x.cfg.Log.WarnContext(ctx, "images are not inspected", "err", err)
 		}
-		if err != nil || !ok {
+		if err != nil {
 			sleep(ctx, pollEvery)
+		} else if !ok {
+			await(ctx, woken)
 		}
 	}
-}
-
-// next inspects the next image after last. It reports false if there is none.
-func (x *Indexer) next(ctx context.Context, last *imagedb.QueuedImage) (q imagedb.QueuedImage, ok bool, err error) {
-	if q, ok, err = x.images.ReserveImage(ctx, last, reserveLife); err == nil && ok {
-		err = x.index(ctx, q)
-	}
-	return q, ok, err
 }
 
 // sweep calls Sweep at regular intervals.
@@ -256,6 +260,8 @@ func (x *Indexer) layers(ctx context.Context, q imagedb.QueuedImage) ([]inspect.
 func (x *Indexer) failed(ctx context.Context, q imagedb.QueuedImage, err error) error {
 	var reason *inspect.NotUnderstood
 	switch {
+	case errors.Is(context.Cause(ctx), errTurn):
+		return x.images.PostponeImage(context.WithoutCancel(ctx), q, x.cfg.Turn, "")
 	case ctx.Err() != nil: // the server stops, and another replica continues
 		return x.images.PostponeImage(context.WithoutCancel(ctx), q, 0, "")
 	case errors.As(err, &reason):
@@ -441,6 +447,15 @@ func storable(texts ...string) bool {
 // clean returns a text that the database can store.
 func clean(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s[:min(len(s), maxText)], "\x00", "\uFFFD"), "\uFFFD")
+}
+
+// await waits until woken is closed, or another replica may have added something to the queue.
+func await(ctx context.Context, woken <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+	case <-woken:
+	case <-time.After(pollEvery):
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) {

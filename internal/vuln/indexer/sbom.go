@@ -31,6 +31,7 @@ const (
 func (x *Indexer) readQueue(ctx context.Context) {
 	var last *imagedb.QueuedImage
 	for ctx.Err() == nil {
+		woken := x.images.Woken(store.DocumentQueue)
 		q, ok, err := x.images.ReserveSBOMs(ctx, last, reserveLife)
 		if err == nil && ok {
 			last = &q
@@ -41,8 +42,10 @@ func (x *Indexer) readQueue(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			x.cfg.Log.WarnContext(ctx, "attached SBOMs are not read", "err", err)
 		}
-		if err != nil || !ok {
+		if err != nil {
 			sleep(ctx, pollEvery)
+		} else if !ok {
+			await(ctx, woken)
 		}
 	}
 }
@@ -131,7 +134,7 @@ func (x *Indexer) readSBOM(
 	if large != "" {
 		return inspect.Result{Document: &inspect.Document{}, Warnings: []string{large}}, nil
 	}
-	found, err := x.cfg.ReadSBOM(ctx, document, q.Digest)
+	found, err := x.cfg.ReadSBOM(ctx, x.images.TenantOf(ctx, q), document, q.Digest)
 	used, _ := usage(found, err)
 	if err := x.images.Charge(ctx, q, used); err != nil {
 		return found, err

@@ -30,7 +30,7 @@ var ready bool
 // Ready reports whether Image can be used. It can be used after main has called IsChild.
 func Ready() bool { return ready }
 
-// Child reads an image from standard input, writes its packages to standard output, and ends the process.
+// Child reads images from standard input, writes their packages to standard output, and ends the process.
 func Child() {
 	out := os.Stdout
 	os.Stdout = os.Stderr // keeps messages that a library prints about databases out of the answer
@@ -41,29 +41,39 @@ func Child() {
 	os.Exit(0)
 }
 
-// serve reads the request, confines this process, and only then reads the image and writes the answer.
+// serve reads a request, confines this process, and only then reads the image and writes the answer. Then it does so
+// for further requests, which have the same limits, until the input ends.
 func serve(in io.Reader, out io.Writer) error {
-	frames := newFrameReader(in)
-	content, err := frames.request()
-	if err != nil {
-		return err
+	frames, encoder := newFrameReader(in), json.NewEncoder(out)
+	var memory func() int64
+	for {
+		content, err := frames.request()
+		if memory != nil && errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var req request
+		if err := json.Unmarshal(content, &req); err != nil {
+			return err
+		}
+		if memory == nil {
+			runtime.GOMAXPROCS(2) // one processor for reading, one for garbage collection
+			debug.SetMemoryLimit(req.Limits.MemoryBytes / 2)
+			memory = openMemory()
+			if err := confine(req.Limits, os.TempDir()); err != nil {
+				return err
+			}
+		}
+		a := read(context.Background(), frames, req, func(c LayerCost) error { return encoder.Encode(answer{Layer: &c}) })
+		if a.Result != nil {
+			a.Result.MemoryBytes = memory()
+		}
+		if err := encoder.Encode(a); err != nil {
+			return err
+		}
 	}
-	var req request
-	if err := json.Unmarshal(content, &req); err != nil {
-		return err
-	}
-	runtime.GOMAXPROCS(2) // one processor for reading, one for garbage collection
-	debug.SetMemoryLimit(req.Limits.MemoryBytes / 2)
-	memory := openMemory()
-	if err := confine(req.Limits, os.TempDir()); err != nil {
-		return err
-	}
-	encoder := json.NewEncoder(out)
-	a := read(context.Background(), frames, req, func(c LayerCost) error { return encoder.Encode(answer{Layer: &c}) })
-	if a.Result != nil {
-		a.Result.MemoryBytes = memory()
-	}
-	return encoder.Encode(a)
 }
 
 // read reads the image or the document of the request. It calls report with the cost of each layer, also if the layer
@@ -113,7 +123,7 @@ func index(ctx context.Context, frames *frameReader, req request, report func(La
 			return answer{NotUnderstood: short(explain(i, digest, failed))}
 		}
 	}
-	if err := frames.next(); err != nil { // reads the data after the last archive to its end, to find errors in it
+	if err := frames.skip(); err != nil { // reads the data after the last archive to its end, to find errors in it
 		return answer{Failed: err.Error()}
 	}
 	if unread := stack.Unread(); len(unread) > 0 {

@@ -60,6 +60,16 @@ func processorTime() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
+// processorOf returns the processor time of another process, or 0 if the process has ended.
+func processorOf(pid int) time.Duration {
+	const schedClock = 2 // the clock of a process has its number, inverted, above three bits for the kind
+	var used unix.Timespec
+	if unix.ClockGettime(int32(^pid<<3|schedClock), &used) != nil {
+		return 0
+	}
+	return time.Duration(used.Nano())
+}
+
 // openMemory returns a function that returns the peak memory of this process in bytes. The child measures it itself,
 // because the usage that the system reports for an ended process includes the memory of the process that forked it.
 func openMemory() func() int64 {
@@ -91,7 +101,6 @@ func Landlock() bool {
 // files outside folder, if the kernel supports it. Seccomp denies access to the network, to other programs and to other
 // processes.
 func confine(l Limits, folder string) error {
-	yield()
 	closeInherited()
 	// The kernel kills this process first if memory is short.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
@@ -116,16 +125,38 @@ func confine(l Limits, folder string) error {
 	return denySystemCalls()
 }
 
-// yield lowers the priority of this process below the server's.
-func yield() {
-	threads, _ := filepath.Glob("/proc/self/task/*") // cannot fail, because the pattern is valid
-	for _, t := range threads {
-		if id, err := strconv.Atoi(filepath.Base(t)); err == nil {
-			// A failure is harmless, because this is only an optimization.
-			_ = unix.Setpriority(unix.PRIO_PROCESS, id, 10)
+// yield gives all threads of a process the lowest priority for processors and disks: the kernel runs them only while
+// nothing else needs the processor. Threads that the process starts later inherit it, and the process cannot raise it.
+// A thread that has the old priority may start another one, so the threads are listed until all have the lowest.
+func yield(pid int) {
+	for range 100 { // a bound in case that the system denies the change
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // cannot fail, because the pattern is valid
+		changed := false
+		for _, t := range threads {
+			id, err := strconv.Atoi(filepath.Base(t))
+			if err != nil {
+				continue
+			}
+			if current, err := unix.SchedGetAttr(id, 0); err != nil || current.Policy == unix.SCHED_IDLE {
+				continue
+			}
+			// Failures are harmless, because the limits of a child hold at any priority.
+			_ = unix.Setpriority(unix.PRIO_PROCESS, id, 19)
+			_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ioprioProcess, uintptr(id), ioprioIdle)
+			changed = unix.SchedSetAttr(id, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE,
+				Nice: 19}, 0) == nil || changed
+		}
+		if !changed {
+			return
 		}
 	}
 }
+
+// Arguments of ioprio_set: the kind of the second argument, and the class idle.
+const (
+	ioprioProcess = 1
+	ioprioIdle    = 3 << 13
+)
 
 // closeInherited closes files that the server inherited from its own parent. It keeps files with the flag
 // close-on-exec, because these are the files that Go has opened in this process.
@@ -154,7 +185,8 @@ var deniedCalls = []uint32{
 	unix.SYS_FSOPEN, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
 	unix.SYS_USERFAULTFD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_KEXEC_LOAD,
 	unix.SYS_OPEN_BY_HANDLE_AT,
-	unix.SYS_SHMGET, unix.SYS_MSGGET, unix.SYS_SEMGET, unix.SYS_PRLIMIT64, unix.SYS_TKILL, unix.SYS_RT_SIGQUEUEINFO,
+	unix.SYS_SHMGET, unix.SYS_MSGGET, unix.SYS_SEMGET, unix.SYS_PRLIMIT64, unix.SYS_SETRLIMIT,
+	unix.SYS_TKILL, unix.SYS_RT_SIGQUEUEINFO,
 	unix.SYS_RT_TGSIGQUEUEINFO,
 }
 

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/registry/evidence"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
@@ -30,21 +29,9 @@ type Document struct {
 	Tool   string // the tool that wrote the SBOM, or ""
 }
 
-// SBOM returns the packages of an image according to an SBOM. Like an image, the document is read in a child. SBOM
-// returns ErrNoSBOM if the document is not an SBOM or is about other images, and otherwise the errors of Image. If the
-// SBOM has too many packages, it returns the first ones, with a warning.
+// SBOM calls Pool.SBOM with a pool that keeps no children.
 func SBOM(ctx context.Context, document Layer, image string) (Result, error) {
-	if !ready {
-		return Result{}, errNotReady
-	}
-	limits := documentLimits.withDefaults()
-	ctx, cancel := context.WithTimeoutCause(ctx, clockFactor*time.Duration(limits.Seconds)*time.Second, errSlow)
-	defer cancel()
-	r, err := runChild(ctx, []Layer{document}, request{Limits: limits, Document: image})
-	if err == nil && r.Document == nil {
-		err = ErrNoSBOM
-	}
-	return r, err
+	return new(Pool).SBOM(ctx, "", document, image)
 }
 
 // readDocument reads a document about an image, in the child.

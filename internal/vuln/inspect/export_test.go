@@ -30,12 +30,14 @@ func Probe(f func()) {
 // results of confinedStarts.
 func RunProbe(ctx context.Context, folder string, skip int) (string, error) {
 	c := child{name: probeName, folder: folder, starts: confinedStarts()[skip:]}
-	if err := c.start(ctx); err != nil {
+	if err := c.start(); err != nil {
 		return "", err
 	}
+	defer c.close()
+	defer context.AfterFunc(ctx, c.stop)()
 	output, err := io.ReadAll(c.out)
-	if err == nil {
-		err = c.cmd.Wait()
+	if <-c.ended; err == nil {
+		err = c.exit
 	}
 	return string(output) + string(c.complaint.kept), err
 }
@@ -75,3 +77,26 @@ func Frames(w io.Writer, layers ...io.Reader) error {
 func AnswerTo(body []byte, image string) ([]byte, error) {
 	return json.Marshal(answerTo(body, image, 100))
 }
+
+// Idle returns the process numbers of the children without work, the least recently used first.
+func (p *Pool) Idle() (pids []int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.idle {
+		pids = append(pids, c.cmd.Process.Pid)
+	}
+	return pids
+}
+
+// Folders returns the folders of the children without work.
+func (p *Pool) Folders() (folders []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.idle {
+		folders = append(folders, c.folder)
+	}
+	return folders
+}
+
+// MaxServed is the number of images after which a child is not reused.
+const MaxServed = maxServed

@@ -9,7 +9,8 @@ import (
 )
 
 // The parent writes a sequence of frames to the child. A frame is a byte for the kind, four bytes for the length, and
-// the content. The first frame is the request. For each layer, frames with its data and an end frame follow.
+// the content. The first frame is the request. For each layer, frames with its data and an end frame follow. When the
+// child has answered, the frames of the next image follow.
 const (
 	frameRequest = 'R'
 	frameData    = 'D'
@@ -76,8 +77,11 @@ func (f *frameReader) head() (kind byte, length int, err error) {
 	return head[0], length, nil
 }
 
-// request returns the content of the first frame.
+// request returns the content of the frame with which an image begins. It skips the rest of the previous image's layer.
 func (f *frameReader) request() ([]byte, error) {
+	if err := f.skip(); err != nil {
+		return nil, err
+	}
 	kind, length, err := f.head()
 	if err != nil {
 		return nil, err
@@ -92,13 +96,15 @@ func (f *frameReader) request() ([]byte, error) {
 
 // next moves to the next layer. It skips the rest of the previous layer.
 func (f *frameReader) next() error {
-	if !f.done {
-		if _, err := io.Copy(io.Discard, f); err != nil {
-			return err
-		}
-	}
+	err := f.skip()
 	f.done = false
-	return nil
+	return err
+}
+
+// skip reads the current layer to its end.
+func (f *frameReader) skip() error {
+	_, err := io.Copy(io.Discard, f)
+	return err
 }
 
 // Read reads the current layer. It returns io.EOF at the end of the layer, and io.ErrUnexpectedEOF at the end of the

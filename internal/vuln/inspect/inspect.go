@@ -21,7 +21,6 @@ package inspect
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -39,8 +38,8 @@ type Layer struct {
 	MediaType string
 	Digest    string // digest of the layer, used only in messages
 
-	// Open returns the blob. It is called at most twice. The blob is read to its end, or until the image is found to be
-	// invalid.
+	// Open returns the blob. It may be called several times. The blob is read to its end, or until the image is found to
+	// be invalid.
 	Open func(context.Context) (io.ReadCloser, error)
 }
 
@@ -83,6 +82,8 @@ type NotUnderstood struct {
 
 	Layers    []LayerCost   // cost of the layers that were read, of the last one at least this
 	Processor time.Duration // processor time that the child used
+
+	crashed bool // whether the child ended without a valid answer
 }
 
 func (e *NotUnderstood) Error() string { return "not understood: " + e.Reason }
@@ -146,41 +147,11 @@ const clockFactor = 10
 
 var (
 	errSlow     = errors.New("the child took too long")
+	errBusy     = errors.New("the machine is too busy to read the image in time")
 	errNotReady = errors.New("the main function of this program does not call inspect.IsChild first")
 )
 
-// Image returns the packages of an image with these layers, the lowest layer first.
-//
-// It returns a *NotUnderstood error if the image is the cause, and a retry has the same result. Any other error comes
-// from reading a layer or from this machine.
+// Image calls Pool.Image with a pool that keeps no children.
 func Image(ctx context.Context, layers []Layer, limits Limits) (Result, error) {
-	limits = limits.withDefaults()
-	if !ready {
-		return Result{}, errNotReady
-	}
-	if len(layers) > limits.Layers {
-		reason := fmt.Sprintf("it has %d layers, more than %d", len(layers), limits.Layers)
-		return Result{}, &NotUnderstood{Reason: reason}
-	}
-	for i, l := range layers {
-		if !IsLayer(l.MediaType) {
-			reason := fmt.Sprintf("layer %d has the media type %.100q, which is not a file system", i+1, l.MediaType)
-			return Result{}, &NotUnderstood{Reason: reason}
-		}
-	}
-	limit := time.Duration(limits.Seconds) * time.Second
-	ctx, cancel := context.WithTimeoutCause(ctx, clockFactor*limit, errSlow)
-	defer cancel()
-	r, err := runChild(ctx, layers, request{Limits: limits})
-	// A hard link may have a name of interest although the file to which it links has none, as in the store of pnpm. The
-	// file may precede the link, so the image is read a second time, and then such files are read, too.
-	if again := (*unreadError)(nil); errors.As(err, &again) {
-		first := r.Processor
-		r, err = runChild(ctx, layers, request{Limits: limits, Reads: again.links})
-		r.Processor += first
-		if reason := (*NotUnderstood)(nil); errors.As(err, &reason) {
-			reason.Processor += first
-		}
-	}
-	return r, err
+	return new(Pool).Image(ctx, "", layers, limits)
 }

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -25,6 +26,15 @@ const (
 	maxAnswer    = 64 << 20 // maximum size of an answer in bytes
 	maxComplaint = 4 << 10  // maximum number of bytes that are kept from the child's standard error
 	exitDelay    = 5 * time.Second
+	costPrefix   = `{"Layer":` // beginning of a line of output that is not the answer
+)
+
+// A child reads several images if these limits allow it.
+const (
+	maxServed   = 100 // maximum number of images
+	maxLife     = 30 * time.Minute
+	reuseMemory = 96 << 20 // peak memory in bytes
+	reuseShare  = 20       // the processor time is at most the limit for one image, divided by this number
 )
 
 // A request is the content of the first frame.
@@ -54,35 +64,6 @@ type unreadError struct{ links []layer.HardLink }
 
 func (e *unreadError) Error() string { return fmt.Sprintf("%d hard links were not read", len(e.links)) }
 
-// runChild starts a child, which reads the image or a document about the image, in a new folder. It returns the child's
-// answer. The request has the limits, the document and the reads of the argument.
-func runChild(ctx context.Context, layers []Layer, req request) (Result, error) {
-	limits := req.Limits
-	removeStale(time.Duration(limits.Seconds) * time.Second * (clockFactor + 1))
-	folder, err := os.MkdirTemp("", folderPrefix)
-	if err != nil {
-		return Result{}, err
-	}
-	defer func() { _ = os.RemoveAll(folder) }()
-
-	type outcome struct {
-		result Result
-		err    error
-	}
-	done := make(chan outcome)
-	go func() {
-		// The kernel kills the child when the thread that started the child ends. If a thread is locked to a goroutine,
-		// and unlocked again, it lasts as long as the process.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		c := child{name: childName, starts: confinedStarts(), request: req, folder: folder}
-		result, err := c.run(ctx, layers)
-		done <- outcome{result, err}
-	}()
-	o := <-done
-	return o.result, o.err
-}
-
 // removeStale removes folders that remain from servers that were killed.
 func removeStale(age time.Duration) {
 	// Glob cannot fail, because the pattern is valid.
@@ -94,79 +75,212 @@ func removeStale(age time.Duration) {
 	}
 }
 
-// A child is the parent's view of the child process.
+// A child is the parent's view of the child process. It reads one image at a time.
 type child struct {
 	name      string
 	starts    []*syscall.SysProcAttr // ways to start the child, the best first
-	request   request
 	folder    string
 	complaint head
 	cmd       *exec.Cmd
-	in        io.WriteCloser
-	out       io.ReadCloser
+	in        *os.File
+	out       *os.File
+	stop      context.CancelFunc // kills the child
+	ended     chan struct{}      // closed when the child has ended
+	exit      error              // result of the child after ended is closed
+
+	tenant string    // tenant of all images that the child reads
+	limits Limits    // limits that the child has set for itself when it read its first image
+	born   time.Time // time of the start
+	served int       // number of images that the child has read, including the current one
+
+	request request
+	begun   time.Duration // processor time that the child had used before the current image
 }
 
-// start starts this program again, with the best confinement that the system allows.
-func (c *child) start(ctx context.Context) (err error) {
-	for _, attributes := range c.starts {
-		c.cmd = exec.CommandContext(ctx, self())
-		c.cmd.Args = []string{c.name}
-		c.cmd.Env = []string{"TMPDIR=" + c.folder}
-		c.cmd.Dir = c.folder
-		c.cmd.Stderr = &c.complaint
-		c.cmd.WaitDelay = exitDelay
-		c.cmd.SysProcAttr = attributes
-		if c.out, err = c.cmd.StdoutPipe(); err != nil {
-			return err
-		}
-		in, write, pipeErr := os.Pipe()
-		if pipeErr != nil {
-			return pipeErr
-		}
-		widen(write)
-		c.cmd.Stdin = in
-		err = c.cmd.Start()
-		_ = in.Close() // only the child needs this end of the pipe
+// newChild starts a child in a new folder.
+func newChild(tenant string, limits Limits) (*child, error) {
+	removeStale(time.Duration(limits.Seconds) * time.Second * (clockFactor + 1))
+	folder, err := os.MkdirTemp("", folderPrefix)
+	if err != nil {
+		return nil, err
+	}
+	c := &child{name: childName, starts: confinedStarts(), folder: folder, tenant: tenant, limits: limits}
+	if err := c.start(); err != nil {
+		_ = os.RemoveAll(folder)
+		return nil, err
+	}
+	return c, nil
+}
+
+// start starts this program again, with the best confinement that the system allows, and gives it the lowest priority
+// before it can read anything.
+func (c *child) start() error {
+	c.ended, c.born = make(chan struct{}), time.Now()
+	alive, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	started := make(chan error)
+	go func() {
+		// The kernel kills the child when the thread that started the child ends. So this thread waits for the child.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := c.exec(alive)
+		started <- err
 		if err == nil {
-			c.in = write
+			c.exit = c.cmd.Wait()
+			close(c.ended)
+		}
+	}()
+	if err := <-started; err != nil {
+		stop()
+		return fmt.Errorf("start the child that reads images: %w", err)
+	}
+	yield(c.cmd.Process.Pid)
+	return nil
+}
+
+// exec starts the process.
+func (c *child) exec(ctx context.Context) (err error) {
+	for _, attributes := range c.starts {
+		if err = c.execWith(ctx, attributes); err == nil {
 			return nil
 		}
-		_ = write.Close()
 	}
-	return fmt.Errorf("start the child that reads images: %w", err)
+	return err
 }
 
-// run starts the child, feeds it, and returns its answer.
-func (c *child) run(ctx context.Context, layers []Layer) (Result, error) {
-	alive, stop := context.WithCancel(ctx)
-	defer stop()
-	if err := c.start(alive); err != nil {
-		return Result{}, err
+func (c *child) execWith(ctx context.Context, attributes *syscall.SysProcAttr) error {
+	in, write, err := os.Pipe()
+	if err != nil {
+		return err
 	}
+	defer func() { _ = in.Close() }() // only the child needs this end of the pipe
+	read, out, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, write.Close())
+	}
+	defer func() { _ = out.Close() }()
+	widen(write)
+	c.cmd = exec.CommandContext(ctx, self())
+	c.cmd.Args = []string{c.name}
+	c.cmd.Env = []string{"TMPDIR=" + c.folder}
+	c.cmd.Dir = c.folder
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = in, out, &c.complaint
+	c.cmd.WaitDelay = exitDelay
+	c.cmd.SysProcAttr = attributes
+	if err := c.cmd.Start(); err != nil {
+		return errors.Join(err, write.Close(), read.Close())
+	}
+	c.in, c.out = write, read
+	return nil
+}
+
+// close kills the child, waits until it has ended, and removes its folder.
+func (c *child) close() {
+	c.stop()
+	<-c.ended
+	_, _ = c.in.Close(), c.out.Close()
+	_ = os.RemoveAll(c.folder)
+}
+
+// run feeds an image to the child and returns the answer. If the child must not read another image, it has ended when
+// run returns. The result has the cost of the image even if there is an error.
+func (c *child) run(ctx context.Context, layers []Layer, req request) (Result, error) {
+	c.begun, c.request = c.total(), req
+	c.served++
+	feeding, cancel := context.WithCancel(ctx)
+	defer cancel()
+	detach := context.AfterFunc(ctx, c.stop)
 	fed := make(chan error, 1)
 	go func() {
-		err := c.feed(alive, layers)
-		if err != nil {
-			stop() // kills the child, which would otherwise wait for more input
-		}
+		err := c.feed(feeding, layers)
 		fed <- err
+		if err != nil {
+			c.stop() // the child would otherwise wait for more input
+		}
 	}()
-	output, readErr := io.ReadAll(io.LimitReader(c.out, maxAnswer+1))
-	if len(output) > maxAnswer {
-		stop()
+	output, answered := c.read()
+	if !answered {
+		c.close()
 	}
-	waitErr := c.cmd.Wait()
-	_ = c.in.Close() // makes feed return if it is still writing
-	if err := <-fed; err != nil {
-		return Result{}, err
+	fedErr := c.awaitFeed(fed, cancel)
+	if !detach() || fedErr != nil {
+		c.close()
 	}
-	output, costs := c.splitCosts(output, layers)
-	if waitErr != nil || readErr != nil || len(output) > maxAnswer {
-		return Result{}, c.withCosts(c.died(ctx, waitErr), costs)
+	r := Result{Processor: c.processor()}
+	output, r.Layers = c.splitCosts(output, layers)
+	if fedErr != nil {
+		return r, fedErr
 	}
-	r, err := c.parseAnswer(output, len(layers))
-	r.Processor, r.Layers = c.processor(), costs
-	return r, c.withCosts(err, costs)
+	if !answered {
+		return r, c.withCosts(c.died(ctx), r.Layers)
+	}
+	answer, err := c.parseAnswer(output, len(layers))
+	answer.Processor, answer.Layers = r.Processor, r.Layers
+	if unread := (*unreadError)(nil); err != nil && !errors.As(err, &unread) {
+		c.close()
+	}
+	return answer, c.withCosts(err, r.Layers)
+}
+
+// awaitFeed waits until feed has returned, and returns its error. If the child has ended, or has answered without
+// reading all of its input, awaitFeed stops feed and returns nil.
+func (c *child) awaitFeed(fed <-chan error, cancel func()) error {
+	select {
+	case err := <-fed:
+		return err
+	case <-c.ended:
+	case <-time.After(exitDelay):
+		c.close()
+	}
+	select {
+	case err := <-fed: // feed returned before the child ended, and may be the cause
+		return err
+	default:
+		cancel()
+		<-fed
+		return nil
+	}
+}
+
+// read reads the output of the child about one image: lines with the costs of layers, and a line with the answer. It
+// reports whether the answer is complete and nothing follows it.
+func (c *child) read() (output []byte, answered bool) {
+	from := bufio.NewReader(io.LimitReader(c.out, maxAnswer))
+	for {
+		line, err := from.ReadBytes('\n')
+		output = append(output, line...)
+		if err != nil {
+			return output, false
+		}
+		if !bytes.HasPrefix(line, []byte(costPrefix)) {
+			return output, from.Buffered() == 0
+		}
+	}
+}
+
+// reusable reports whether the child may read another image of its tenant. r is the result for the last one.
+func (c *child) reusable(r Result) bool {
+	return c.alive() && c.served < maxServed && time.Since(c.born) < maxLife && r.MemoryBytes < reuseMemory &&
+		c.total() < time.Duration(c.limits.Seconds)*time.Second/reuseShare
+}
+
+// alive reports whether the child has not ended.
+func (c *child) alive() bool {
+	select {
+	case <-c.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// clear empties the folder of the child for the next image.
+func (c *child) clear() error {
+	entries, err := os.ReadDir(c.folder)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(c.folder, e.Name())))
+	}
+	return err
 }
 
 // splitCosts splits the output of the child into the last answer and the costs of the layers before it. If the child
@@ -177,7 +291,7 @@ func (c *child) splitCosts(output []byte, layers []Layer) (rest []byte, costs []
 	for {
 		line, after, ended := bytes.Cut(output, []byte("\n"))
 		var a answer
-		if !ended || !bytes.HasPrefix(line, []byte(`{"Layer":`)) || json.Unmarshal(line, &a) != nil ||
+		if !ended || !bytes.HasPrefix(line, []byte(costPrefix)) || json.Unmarshal(line, &a) != nil ||
 			a.Layer == nil || a.Layer.Layer < next || a.Layer.Layer >= len(layers) {
 			break
 		}
@@ -212,7 +326,6 @@ func (c *child) withCosts(err error, costs []LayerCost) error {
 // feed writes the image to the child. If reading the image fails, it returns the error. It ignores an error of writing
 // to the child, because the child reports the reason why it stopped reading.
 func (c *child) feed(ctx context.Context, layers []Layer) error {
-	defer func() { _ = c.in.Close() }()
 	req := c.request
 	for _, l := range layers {
 		req.Layers = append(req.Layers, l.Digest)
@@ -249,25 +362,35 @@ func (c *child) feedLayer(ctx context.Context, l Layer) (readErr, writeErr error
 }
 
 // died returns the error for a child that ended without an answer.
-func (c *child) died(ctx context.Context, err error) error {
-	reason := "reading it crashed"
+func (c *child) died(ctx context.Context) error {
+	reason, crashed := "reading it crashed", true
 	complaint := string(c.complaint.kept)
+	limit := time.Duration(c.request.Limits.Seconds) * time.Second
 	switch {
+	case errors.Is(context.Cause(ctx), errSlow) && c.processor() < limit/2:
+		return errBusy
 	case errors.Is(context.Cause(ctx), errSlow):
 		reason = fmt.Sprintf("reading it took more than %d seconds", clockFactor*c.request.Limits.Seconds)
 	case ctx.Err() != nil: // the caller has canceled the request
 		return context.Cause(ctx)
 	// Nine tenths of the limit are enough, because the kernel's clock is not exact.
-	case c.processor() >= time.Duration(c.request.Limits.Seconds)*time.Second*9/10:
+	case c.processor() >= limit*9/10:
+		crashed = false
 		reason = fmt.Sprintf("reading it took more than %d seconds of processor time", c.request.Limits.Seconds)
 	case strings.Contains(complaint, "out of memory"), strings.Contains(complaint, "cannot allocate memory"):
 		reason = fmt.Sprintf("reading it took more than %d MB of memory", c.request.Limits.MemoryBytes>>20)
 	}
-	return &NotUnderstood{Reason: reason, Detail: fmt.Sprintf("%v: %s", err, complaint)}
+	return &NotUnderstood{Reason: reason, Detail: fmt.Sprintf("%v: %s", c.exit, complaint), crashed: crashed}
 }
 
-// processor returns the processor time of the ended child.
-func (c *child) processor() time.Duration {
+// processor returns the processor time that the child has used for the current image.
+func (c *child) processor() time.Duration { return max(c.total()-c.begun, 0) }
+
+// total returns the processor time that the child has used since its start.
+func (c *child) total() time.Duration {
+	if c.alive() {
+		return processorOf(c.cmd.Process.Pid)
+	}
 	return c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()
 }
 
@@ -276,7 +399,7 @@ func (c *child) processor() time.Duration {
 func (c *child) parseAnswer(output []byte, layers int) (Result, error) {
 	var a answer
 	if err := json.Unmarshal(output, &a); err != nil {
-		return Result{}, &NotUnderstood{Reason: "reading it crashed", Detail: "the answer: " + err.Error()}
+		return Result{}, invalidAnswer(err.Error())
 	}
 	switch {
 	case a.NotUnderstood != "":
@@ -308,9 +431,9 @@ func (c *child) parseAnswer(output []byte, layers int) (Result, error) {
 	return r, nil
 }
 
-// invalidAnswer returns the error for an answer that has a problem.
+// invalidAnswer returns the error for an answer that contains a problem.
 func invalidAnswer(problem string) error {
-	return &NotUnderstood{Reason: "reading it crashed", Detail: "the answer contains " + problem}
+	return &NotUnderstood{Reason: "reading it crashed", Detail: "the answer contains " + problem, crashed: true}
 }
 
 const (

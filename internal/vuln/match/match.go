@@ -23,7 +23,7 @@ import (
 const (
 	matchLease = "matches"
 	matchLife  = 10 * time.Second
-	matchEvery = 100 * time.Millisecond
+	matchEvery = time.Second // for changes by other replicas, which wake nobody here
 
 	// These limits bound the work of one turn, because other organizations wait for their turns. Anybody can push very
 	// many versions of a package, and import very many advisories about it.
@@ -70,7 +70,8 @@ func (m *Matcher) Run(ctx context.Context) error {
 	}()
 	var renewed time.Time
 	filled := false // whether the names of Maven packages are complete
-	for ; ctx.Err() == nil; m.wait(ctx) {
+	for woken := m.packages.Woken(store.MatchQueue); ctx.Err() == nil; m.wait(ctx, woken) {
+		woken = m.packages.Woken(store.MatchQueue)
 		if m.packages.Replicated() && time.Since(renewed) > matchLife/4 {
 			has, err := m.packages.AcquireLease(ctx, matchLease, m.Holder, matchLife)
 			if err != nil || !has {
@@ -96,12 +97,13 @@ func (m *Matcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// wait waits until this process has changed an advisory, or until another process may
-// have changed one or added packages.
-func (m *Matcher) wait(ctx context.Context) {
+// wait waits until this process has added packages, changed images or changed an advisory, or until another process may
+// have done so.
+func (m *Matcher) wait(ctx context.Context, woken <-chan struct{}) {
 	select {
 	case <-ctx.Done():
 	case <-m.advisories.Written:
+	case <-woken:
 	case <-time.After(matchEvery):
 	}
 }

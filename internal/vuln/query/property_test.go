@@ -125,7 +125,7 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	r.matcher.Pairs = 3 // so small that every comparison takes several turns
 	r.indexer = indexer.New(imagedb.New(db), packages, images.Images, indexer.Config{
 		Version: extractors(), Log: quiet,
-		Read: func(_ context.Context, layers []inspect.Layer) (inspect.Result, error) {
+		Read: func(_ context.Context, _ string, layers []inspect.Layer) (inspect.Result, error) {
 			word, _ := words.Load(layers[0].Digest)
 			return inspect.Result{Packages: contents(word.(string), extractors())}, nil
 		},

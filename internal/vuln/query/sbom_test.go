@@ -58,7 +58,7 @@ func claimed(word string) (packages []inspect.Package) {
 
 // readClaim replaces the child process that reads a document. If the document's word begins with x, the document is not
 // an SBOM. If the word begins with y, the document cannot be read.
-func readClaim(_ context.Context, document inspect.Layer, _ string) (inspect.Result, error) {
+func readClaim(_ context.Context, _ string, document inspect.Layer, _ string) (inspect.Result, error) {
 	loaded, _ := words.Load(document.Digest)
 	switch word := loaded.(string); {
 	case strings.HasPrefix(word, "x"):
