@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A FindingDay counts the findings of tags in a group and below it at the end of a day, or at the last time of the day
-// when they were counted.
+// A FindingDay counts the findings of tags in a group and below it on a day. Opened and Closed count the changes of the
+// whole day. All other counts were made at Time, the last time of the day when the findings were counted.
 type FindingDay struct {
 	Group resource.UID `json:"-"`
 	Day   Day          `json:"-"`
@@ -27,6 +27,20 @@ type FindingDay struct {
 	Indexed       int `json:"indexed,omitempty"`
 	Waiting       int `json:"waiting,omitempty"`
 	NotUnderstood int `json:"notUnderstood,omitempty"`
+
+	Packages *PackageCounts `json:"packages,omitempty"` // nil if the packages were not counted
+
+	// OnlyOpen says that only Open, Opened and Closed are known, because they were computed later.
+	OnlyOpen bool `json:"-"`
+}
+
+// PackageCounts counts the versions of packages in the images of a group by what is known about them.
+type PackageCounts struct {
+	All     int `json:"all"`
+	Covered int `json:"covered,omitempty"` // packages in ecosystems with advisories
+	Bare    int `json:"bare,omitempty"`    // packages for which nothing is known
+	Owned   int `json:"owned,omitempty"`   // packages that a package of the distribution installed
+	Waiting int `json:"waiting,omitempty"` // packages that were not compared with the advisories yet
 }
 
 // OpenCount returns the number of open findings.

@@ -990,7 +990,9 @@ type Trend struct {
 	// The days, the oldest first. A day on which nothing was counted is left out.
 	Days []*TrendDay `protobuf:"bytes,1,rep,name=days,proto3" json:"days,omitempty"`
 	// What is known now.
-	Coverage      *AnswerCoverage `protobuf:"bytes,2,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	Coverage *AnswerCoverage `protobuf:"bytes,2,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	// Why the last count failed. Empty if it did not, and if the days are computed.
+	Failure       string `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1039,21 +1041,30 @@ func (x *Trend) GetCoverage() *AnswerCoverage {
 	return nil
 }
 
+func (x *Trend) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
 // TrendDay has the counts of the findings of tags on a day in UTC.
 type TrendDay struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The start of the day.
 	Day *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=day,proto3" json:"day,omitempty"`
-	// When the findings were counted; the last time on this day.
+	// When the findings were counted; the last time on this day. Changes after that are
+	// still in opened and closed.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
 	// The open findings, by severity, without excepted ones.
 	Open *SeverityCounts `protobuf:"bytes,3,opt,name=open,proto3" json:"open,omitempty"`
-	// The findings to which exceptions apply.
-	Excepted int64 `protobuf:"varint,4,opt,name=excepted,proto3" json:"excepted,omitempty"`
+	// The findings to which exceptions apply. This field, kev, fixable, mean_age and all
+	// fields about images and packages are absent if the day is computed.
+	Excepted *int64 `protobuf:"varint,4,opt,name=excepted,proto3,oneof" json:"excepted,omitempty"`
 	// The open findings that are known to be exploited.
-	Kev int64 `protobuf:"varint,5,opt,name=kev,proto3" json:"kev,omitempty"`
+	Kev *int64 `protobuf:"varint,5,opt,name=kev,proto3,oneof" json:"kev,omitempty"`
 	// The open findings that are fixed in some version.
-	Fixable int64 `protobuf:"varint,6,opt,name=fixable,proto3" json:"fixable,omitempty"`
+	Fixable *int64 `protobuf:"varint,6,opt,name=fixable,proto3,oneof" json:"fixable,omitempty"`
 	// The findings that were opened on this day.
 	Opened int64 `protobuf:"varint,7,opt,name=opened,proto3" json:"opened,omitempty"`
 	// The findings that were closed on this day, for any reason.
@@ -1061,13 +1072,16 @@ type TrendDay struct {
 	// The mean age of the open findings; absent if there are none.
 	MeanAge *durationpb.Duration `protobuf:"bytes,9,opt,name=mean_age,json=meanAge,proto3" json:"mean_age,omitempty"`
 	// The images with a tag.
-	Images int32 `protobuf:"varint,10,opt,name=images,proto3" json:"images,omitempty"`
+	Images *int32 `protobuf:"varint,10,opt,name=images,proto3,oneof" json:"images,omitempty"`
 	// Images whose packages are known.
-	Indexed int32 `protobuf:"varint,11,opt,name=indexed,proto3" json:"indexed,omitempty"`
+	Indexed *int32 `protobuf:"varint,11,opt,name=indexed,proto3,oneof" json:"indexed,omitempty"`
 	// Images that wait to be inspected.
-	Waiting int32 `protobuf:"varint,12,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Waiting *int32 `protobuf:"varint,12,opt,name=waiting,proto3,oneof" json:"waiting,omitempty"`
 	// Images that cannot be inspected.
-	NotUnderstood int32 `protobuf:"varint,13,opt,name=not_understood,json=notUnderstood,proto3" json:"not_understood,omitempty"`
+	NotUnderstood *int32 `protobuf:"varint,13,opt,name=not_understood,json=notUnderstood,proto3,oneof" json:"not_understood,omitempty"`
+	// The packages of these images. Each version of a package counts once. Absent if they
+	// were not counted.
+	Packages      *Coverage `protobuf:"bytes,14,opt,name=packages,proto3" json:"packages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1124,22 +1138,22 @@ func (x *TrendDay) GetOpen() *SeverityCounts {
 }
 
 func (x *TrendDay) GetExcepted() int64 {
-	if x != nil {
-		return x.Excepted
+	if x != nil && x.Excepted != nil {
+		return *x.Excepted
 	}
 	return 0
 }
 
 func (x *TrendDay) GetKev() int64 {
-	if x != nil {
-		return x.Kev
+	if x != nil && x.Kev != nil {
+		return *x.Kev
 	}
 	return 0
 }
 
 func (x *TrendDay) GetFixable() int64 {
-	if x != nil {
-		return x.Fixable
+	if x != nil && x.Fixable != nil {
+		return *x.Fixable
 	}
 	return 0
 }
@@ -1166,31 +1180,38 @@ func (x *TrendDay) GetMeanAge() *durationpb.Duration {
 }
 
 func (x *TrendDay) GetImages() int32 {
-	if x != nil {
-		return x.Images
+	if x != nil && x.Images != nil {
+		return *x.Images
 	}
 	return 0
 }
 
 func (x *TrendDay) GetIndexed() int32 {
-	if x != nil {
-		return x.Indexed
+	if x != nil && x.Indexed != nil {
+		return *x.Indexed
 	}
 	return 0
 }
 
 func (x *TrendDay) GetWaiting() int32 {
-	if x != nil {
-		return x.Waiting
+	if x != nil && x.Waiting != nil {
+		return *x.Waiting
 	}
 	return 0
 }
 
 func (x *TrendDay) GetNotUnderstood() int32 {
-	if x != nil {
-		return x.NotUnderstood
+	if x != nil && x.NotUnderstood != nil {
+		return *x.NotUnderstood
 	}
 	return 0
+}
+
+func (x *TrendDay) GetPackages() *Coverage {
+	if x != nil {
+		return x.Packages
+	}
+	return nil
 }
 
 var File_holdfast_findings_v1_groups_proto protoreflect.FileDescriptor
@@ -1282,25 +1303,37 @@ const file_holdfast_findings_v1_groups_proto_rawDesc = "" +
 	"\x06counts\x18\x02 \x01(\v2$.holdfast.findings.v1.SeverityCountsR\x06counts\"M\n" +
 	"\x0fGetTrendRequest\x12&\n" +
 	"\tgroup_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\bgroupUid\x12\x12\n" +
-	"\x04days\x18\x02 \x01(\x05R\x04days\"}\n" +
+	"\x04days\x18\x02 \x01(\x05R\x04days\"\x97\x01\n" +
 	"\x05Trend\x122\n" +
 	"\x04days\x18\x01 \x03(\v2\x1e.holdfast.findings.v1.TrendDayR\x04days\x12@\n" +
-	"\bcoverage\x18\x02 \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverage\"\xc3\x03\n" +
+	"\bcoverage\x18\x02 \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverage\x12\x18\n" +
+	"\afailure\x18\x03 \x01(\tR\afailure\"\xf9\x04\n" +
 	"\bTrendDay\x12,\n" +
 	"\x03day\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x03day\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x128\n" +
-	"\x04open\x18\x03 \x01(\v2$.holdfast.findings.v1.SeverityCountsR\x04open\x12\x1a\n" +
-	"\bexcepted\x18\x04 \x01(\x03R\bexcepted\x12\x10\n" +
-	"\x03kev\x18\x05 \x01(\x03R\x03kev\x12\x18\n" +
-	"\afixable\x18\x06 \x01(\x03R\afixable\x12\x16\n" +
+	"\x04open\x18\x03 \x01(\v2$.holdfast.findings.v1.SeverityCountsR\x04open\x12\x1f\n" +
+	"\bexcepted\x18\x04 \x01(\x03H\x00R\bexcepted\x88\x01\x01\x12\x15\n" +
+	"\x03kev\x18\x05 \x01(\x03H\x01R\x03kev\x88\x01\x01\x12\x1d\n" +
+	"\afixable\x18\x06 \x01(\x03H\x02R\afixable\x88\x01\x01\x12\x16\n" +
 	"\x06opened\x18\a \x01(\x03R\x06opened\x12\x16\n" +
 	"\x06closed\x18\b \x01(\x03R\x06closed\x124\n" +
-	"\bmean_age\x18\t \x01(\v2\x19.google.protobuf.DurationR\ameanAge\x12\x16\n" +
+	"\bmean_age\x18\t \x01(\v2\x19.google.protobuf.DurationR\ameanAge\x12\x1b\n" +
 	"\x06images\x18\n" +
-	" \x01(\x05R\x06images\x12\x18\n" +
-	"\aindexed\x18\v \x01(\x05R\aindexed\x12\x18\n" +
-	"\awaiting\x18\f \x01(\x05R\awaiting\x12%\n" +
-	"\x0enot_understood\x18\r \x01(\x05R\rnotUnderstood2\xc0\x04\n" +
+	" \x01(\x05H\x03R\x06images\x88\x01\x01\x12\x1d\n" +
+	"\aindexed\x18\v \x01(\x05H\x04R\aindexed\x88\x01\x01\x12\x1d\n" +
+	"\awaiting\x18\f \x01(\x05H\x05R\awaiting\x88\x01\x01\x12*\n" +
+	"\x0enot_understood\x18\r \x01(\x05H\x06R\rnotUnderstood\x88\x01\x01\x12:\n" +
+	"\bpackages\x18\x0e \x01(\v2\x1e.holdfast.findings.v1.CoverageR\bpackagesB\v\n" +
+	"\t_exceptedB\x06\n" +
+	"\x04_kevB\n" +
+	"\n" +
+	"\b_fixableB\t\n" +
+	"\a_imagesB\n" +
+	"\n" +
+	"\b_indexedB\n" +
+	"\n" +
+	"\b_waitingB\x11\n" +
+	"\x0f_not_understood2\xc0\x04\n" +
 	"\x14GroupFindingsService\x12\xd4\x01\n" +
 	"\x11ListGroupFindings\x12..holdfast.findings.v1.ListGroupFindingsRequest\x1a/.holdfast.findings.v1.ListGroupFindingsResponse\"^\x82\xd3\xe4\x93\x02FZ\x17\x12\x15/findings/v1/findings\x12+/findings/v1/groups/{group_uid=**}/findings\x8a\xaf\xa8\xd2\x05\f\x12\n" +
 	"\n" +
@@ -1347,6 +1380,7 @@ var file_holdfast_findings_v1_groups_proto_goTypes = []any{
 	(*AnswerCoverage)(nil),            // 16: holdfast.findings.v1.AnswerCoverage
 	(*durationpb.Duration)(nil),       // 17: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil),     // 18: google.protobuf.Timestamp
+	(*Coverage)(nil),                  // 19: holdfast.findings.v1.Coverage
 }
 var file_holdfast_findings_v1_groups_proto_depIdxs = []int32{
 	13, // 0: holdfast.findings.v1.ListGroupFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
@@ -1371,17 +1405,18 @@ var file_holdfast_findings_v1_groups_proto_depIdxs = []int32{
 	18, // 19: holdfast.findings.v1.TrendDay.time:type_name -> google.protobuf.Timestamp
 	6,  // 20: holdfast.findings.v1.TrendDay.open:type_name -> holdfast.findings.v1.SeverityCounts
 	17, // 21: holdfast.findings.v1.TrendDay.mean_age:type_name -> google.protobuf.Duration
-	1,  // 22: holdfast.findings.v1.GroupFindingsService.ListGroupFindings:input_type -> holdfast.findings.v1.ListGroupFindingsRequest
-	3,  // 23: holdfast.findings.v1.GroupFindingsService.GetSummary:input_type -> holdfast.findings.v1.GetSummaryRequest
-	10, // 24: holdfast.findings.v1.GroupFindingsService.GetTrend:input_type -> holdfast.findings.v1.GetTrendRequest
-	2,  // 25: holdfast.findings.v1.GroupFindingsService.ListGroupFindings:output_type -> holdfast.findings.v1.ListGroupFindingsResponse
-	4,  // 26: holdfast.findings.v1.GroupFindingsService.GetSummary:output_type -> holdfast.findings.v1.GetSummaryResponse
-	11, // 27: holdfast.findings.v1.GroupFindingsService.GetTrend:output_type -> holdfast.findings.v1.Trend
-	25, // [25:28] is the sub-list for method output_type
-	22, // [22:25] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	19, // 22: holdfast.findings.v1.TrendDay.packages:type_name -> holdfast.findings.v1.Coverage
+	1,  // 23: holdfast.findings.v1.GroupFindingsService.ListGroupFindings:input_type -> holdfast.findings.v1.ListGroupFindingsRequest
+	3,  // 24: holdfast.findings.v1.GroupFindingsService.GetSummary:input_type -> holdfast.findings.v1.GetSummaryRequest
+	10, // 25: holdfast.findings.v1.GroupFindingsService.GetTrend:input_type -> holdfast.findings.v1.GetTrendRequest
+	2,  // 26: holdfast.findings.v1.GroupFindingsService.ListGroupFindings:output_type -> holdfast.findings.v1.ListGroupFindingsResponse
+	4,  // 27: holdfast.findings.v1.GroupFindingsService.GetSummary:output_type -> holdfast.findings.v1.GetSummaryResponse
+	11, // 28: holdfast.findings.v1.GroupFindingsService.GetTrend:output_type -> holdfast.findings.v1.Trend
+	26, // [26:29] is the sub-list for method output_type
+	23, // [23:26] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_groups_proto_init() }
@@ -1392,6 +1427,7 @@ func file_holdfast_findings_v1_groups_proto_init() {
 	file_holdfast_findings_v1_findings_proto_init()
 	file_holdfast_findings_v1_groups_proto_msgTypes[1].OneofWrappers = []any{}
 	file_holdfast_findings_v1_groups_proto_msgTypes[3].OneofWrappers = []any{}
+	file_holdfast_findings_v1_groups_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -43,10 +43,11 @@ type GroupFindingsServiceClient interface {
 	// each tag, in whatever version the images of the tag contain the package.
 	GetSummary(ctx context.Context, in *GetSummaryRequest, opts ...grpc.CallOption) (*GetSummaryResponse, error)
 	// GetTrend returns the counts of the findings of a group and everything below it, a
-	// count for each of the last days. The counts include all images and all advisories of
-	// the organization, so the caller must be able to list the advisories of the
-	// organization. They are made every hour, and the last count of each day is kept for
-	// two years.
+	// count for each of the last days. The counts are made every hour, and the last one
+	// on each day is kept for two years. They include all images of the group and all
+	// advisories of the organization, so only a caller who may list the advisories of the
+	// organization gets them. Other callers get numbers that are computed from the
+	// advisories that they may list, for at most 90 days and with fewer fields.
 	GetTrend(ctx context.Context, in *GetTrendRequest, opts ...grpc.CallOption) (*Trend, error)
 }
 
@@ -107,10 +108,11 @@ type GroupFindingsServiceServer interface {
 	// each tag, in whatever version the images of the tag contain the package.
 	GetSummary(context.Context, *GetSummaryRequest) (*GetSummaryResponse, error)
 	// GetTrend returns the counts of the findings of a group and everything below it, a
-	// count for each of the last days. The counts include all images and all advisories of
-	// the organization, so the caller must be able to list the advisories of the
-	// organization. They are made every hour, and the last count of each day is kept for
-	// two years.
+	// count for each of the last days. The counts are made every hour, and the last one
+	// on each day is kept for two years. They include all images of the group and all
+	// advisories of the organization, so only a caller who may list the advisories of the
+	// organization gets them. Other callers get numbers that are computed from the
+	// advisories that they may list, for at most 90 days and with fewer fields.
 	GetTrend(context.Context, *GetTrendRequest) (*Trend, error)
 	mustEmbedUnimplementedGroupFindingsServiceServer()
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // ClaimDayRun returns an organization whose findings are due to be counted, and claims it until the time next, so that
-// no other caller on any replica gets it. ok is false if none is due.
+// no other caller on any replica gets it. ok is false if none is due. The caller must call FinishDayRun. If it does
+// not, for example because its process was killed, the organization is due again at next.
 func (s *Store) ClaimDayRun(ctx context.Context, now, next time.Time) (root resource.UID, ok bool, _ error) {
 	err := s.Row(ctx, `SELECT g.uid FROM `+store.GroupRows+` AS g LEFT JOIN finding_day_runs AS r ON r.root = g.seg
 		WHERE g.parent IS NULL AND (r.due_ms IS NULL OR r.due_ms <= $1) ORDER BY COALESCE(r.due_ms, 0), g.seg LIMIT 1`,
@@ -31,10 +32,40 @@ func (s *Store) ClaimDayRun(ctx context.Context, now, next time.Time) (root reso
 	return root, n > 0, err
 }
 
+// FinishDayRun sets when an organization is due again, and why its last count failed. "" means that it succeeded.
+func (s *Store) FinishDayRun(ctx context.Context, root resource.UID, next time.Time, failure string) error {
+	_, err := s.Exec(ctx, `UPDATE finding_day_runs SET due_ms = $1, failure = $2 WHERE root = $3`, store.MS(next), failure,
+		store.Segment(root))
+	return err
+}
+
+// DayFailure returns why the last count of an organization failed. It is "" if the count succeeded, or if there was
+// none.
+func (s *Store) DayFailure(ctx context.Context, root resource.UID) (failure string, _ error) {
+	err := s.Row(ctx, `SELECT r.failure FROM finding_day_runs AS r JOIN `+store.GroupRows+` AS g ON g.seg = r.root
+		WHERE g.uid = $1`, []any{string(root)}, &failure)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return failure, err
+}
+
+// LastDay returns the last day of a group that has counts, or 0 if there is none.
+func (s *Store) LastDay(ctx context.Context, group resource.UID) (day vuln.Day, _ error) {
+	var last int64
+	err := s.Row(ctx, `SELECT COALESCE(max(d.day), 0) FROM finding_days AS d JOIN `+store.GroupRows+` AS g ON g.seg = d.grp
+		WHERE g.uid = $1`, []any{string(group)}, &last)
+	return vuln.Day(last), err
+}
+
 // PutDays stores the counts of the groups of an organization. It replaces counts of the same day, and deletes counts
-// that are too old.
-func (s *Store) PutDays(ctx context.Context, root resource.UID, days []vuln.FindingDay) error {
+// that are too old. closed contains the changes of an earlier day. PutDays raises the stored numbers of that day to
+// them; it does not lower a number, because deleted images no longer count, but were counted on the day.
+func (s *Store) PutDays(ctx context.Context, root resource.UID, days, closed []vuln.FindingDay) error {
 	return s.Write(ctx, func(t *store.Tx) error {
+		if err := closeDays(ctx, t, root, closed); err != nil {
+			return err
+		}
 		existing, err := store.ReadColumn[int64](ctx, t.Rows, `SELECT g.seg FROM `+store.GroupRows+` AS g
 			WHERE g.uid >= $1 AND g.uid < $1 || '0'`, string(root))
 		if err != nil {
@@ -65,6 +96,43 @@ func (s *Store) PutDays(ctx context.Context, root resource.UID, days []vuln.Find
 			WHERE g.uid >= $2 AND g.uid < $2 || '0')`, oldest, string(root))
 		return err
 	})
+}
+
+// closeDays raises the stored changes of groups of an organization on a day. It adds no day to a group.
+func closeDays(ctx context.Context, t *store.Tx, root resource.UID, closed []vuln.FindingDay) error {
+	if len(closed) == 0 || closed[0].Day == 0 {
+		return nil
+	}
+	stored, err := store.ReadMap[int64, []byte](ctx, t.Rows, `SELECT d.grp, d.counts FROM finding_days AS d
+		JOIN `+store.GroupRows+` AS g ON g.seg = d.grp WHERE g.uid >= $1 AND g.uid < $1 || '0' AND d.day = $2`,
+		string(root), int64(closed[0].Day))
+	if err != nil {
+		return err
+	}
+	for _, c := range closed {
+		counts, ok := stored[store.Segment(c.Group)]
+		if !ok {
+			continue
+		}
+		var d vuln.FindingDay
+		if err := json.Unmarshal(counts, &d); err != nil {
+			return err
+		}
+		opened, gone := max(d.Opened, c.Opened), max(d.Closed, c.Closed)
+		if opened == d.Opened && gone == d.Closed {
+			continue
+		}
+		d.Opened, d.Closed = opened, gone
+		raised, err := json.Marshal(d)
+		if err != nil {
+			return err
+		}
+		if err := t.Later(ctx, `UPDATE finding_days SET counts = $1 WHERE grp = $2 AND day = $3`, string(raised),
+			store.Segment(c.Group), int64(c.Day)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Days returns the counts of a group from a day on, in order. It compares the whole UID of the group.

@@ -191,6 +191,27 @@ func (s *Store) CountKinds(ctx context.Context, packages []int64) (map[PackageKi
 	return counts, nil
 }
 
+// Kinds returns the kinds of packages by ID.
+func (s *Store) Kinds(ctx context.Context, packages []int64) (map[int64]PackageKind, error) {
+	kinds := make(map[int64]PackageKind, len(packages))
+	for batch := range slices.Chunk(packages, keyBatch) {
+		q := store.Query{Engine: s.Engine}
+		err := s.Rows(ctx, fmt.Sprintf(`SELECT p.seq, p.ecosystem, p.owned, p.matched FROM %s AS s
+			CROSS JOIN packages AS p WHERE p.seq = s.v`, s.Engine.Unnest(&q, batch)), q.Args,
+			func(row store.Scanner) (bool, error) {
+				var id int64
+				var k PackageKind
+				err := row.Scan(&id, &k.Ecosystem, &k.Owned, &k.Matched)
+				kinds[id] = k
+				return false, err
+			})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return kinds, nil
+}
+
 // HitsSince returns the advisories in reach that affect packages, or affected them
 // after a time. Past matches of deleted advisories are included.
 func (s *Store) HitsSince(ctx context.Context, packages []int64, reach []resource.UID, after int64) (Hits, error) {

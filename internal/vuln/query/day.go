@@ -1,40 +1,116 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// CountDay counts the findings of tags in each group of an organization, now and since midnight in UTC. It uses all
-// images and all advisories of the organization, and does not authorize anybody.
-func (s *Service) CountDay(ctx context.Context, root resource.UID) ([]vuln.FindingDay, error) {
+// changes counts the findings that were opened or closed on a day.
+type changes struct{ Opened, Closed int }
+
+// changes returns the changes of n days.
+func (n *Counts) changes(days int) []changes {
+	if n.Changes == nil {
+		n.Changes = make([]changes, days)
+	}
+	return n.Changes
+}
+
+// changeDay returns the index of the day of a time in milliseconds, or -1 if the changes of that day are not counted.
+func (c *timeline) changeDay(ms int64) int {
+	if len(c.changeDays) == 0 {
+		return -1
+	}
+	return slices.Index(c.changeDays, vuln.DayOf(store.FromMS(ms)))
+}
+
+// CountDay counts the findings of tags in each group of an organization. It returns the counts of now, with the changes
+// since midnight in UTC, and the changes on an earlier day, last, which may have continued after the last count of that
+// day. It uses all images and all advisories of the organization, and does not authorize anybody.
+func (s *Service) CountDay(
+	ctx context.Context, root resource.UID, last vuln.Day,
+) (today, closed []vuln.FindingDay, _ error) {
 	reach := []resource.UID{root}
+	done, err := s.turns.Wait(ctx, reach)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	c := newTimeline(s.packages.Time(), 1, root)
+	c.byRepo, c.changeDays = true, []vuln.Day{vuln.DayOf(c.now), last}
+	c.repoPackages = map[resource.UID]*numbers{}
+	if err := s.readTimeline(ctx, c, reach, reach); err != nil {
+		return nil, nil, err
+	}
+	c.addClaims()
+	if err := s.readExploited(ctx, c, reach); err != nil {
+		return nil, nil, err
+	}
+	if err := c.summarize(ctx); err != nil {
+		return nil, nil, err
+	}
+	groups, err := s.packages.GroupsUnder(ctx, root)
+	if err != nil {
+		return nil, nil, err
+	}
+	counted := c.countGroups(groups)
+	if err := s.countGroupPackages(ctx, c, counted, reach); err != nil {
+		return nil, nil, err
+	}
+	for _, d := range counted {
+		today, closed = append(today, d.today), append(closed, d.last)
+	}
+	return today, closed, nil
+}
+
+// ComputeDays computes for each of the last days which findings of a group were open at its end, and how many were
+// opened and closed on it. It uses the images and advisories that the caller may list, like Summarize.
+func (s *Service) ComputeDays(ctx context.Context, group resource.UID, days int) (computed []vuln.FindingDay, _ error) {
+	reach, err := finding.Reach(ctx, s.authz, group, resource.RepoList, resource.ReportsList)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	if err != nil {
+		return nil, err
+	}
 	done, err := s.turns.Wait(ctx, reach)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	c := newTimeline(s.packages.Time(), 1, root)
-	c.byRepo, c.since = true, c.now.Truncate(day).UnixMilli()
-	if err := s.readTimeline(ctx, c, reach, reach); err != nil {
-		return nil, err
+	days = min(days, maxDays)
+	c := newTimeline(s.packages.Time(), days, group)
+	c.byRepo = true
+	for i := range days {
+		c.changeDays = append(c.changeDays, vuln.DayOf(c.now)-vuln.Day(days-1-i))
 	}
-	if err := s.readExploited(ctx, c, reach); err != nil {
+	if err := s.readTimeline(ctx, c, reach, seen); err != nil {
 		return nil, err
 	}
 	if err := c.summarize(ctx); err != nil {
 		return nil, err
 	}
-	groups, err := s.packages.GroupsUnder(ctx, root)
-	if err != nil {
-		return nil, err
+	for i, p := range c.series() {
+		computed = append(computed, vuln.FindingDay{Group: group, Day: c.changeDays[i], Time: p.Time, Open: p.Open,
+			OnlyOpen: true})
 	}
-	return c.days(groups), nil
+	for _, row := range c.rows {
+		for i, n := range row.Count.Changes {
+			computed[i].Opened += n.Opened
+			computed[i].Closed += n.Closed
+		}
+	}
+	return computed, nil
 }
 
 // readExploited sets which vulnerabilities are known to be exploited.
@@ -62,23 +138,34 @@ func (s *Service) readExploited(ctx context.Context, c *timeline, reach []resour
 	return nil
 }
 
-// days returns the counts of groups. Each group includes the repos below it.
-func (c *timeline) days(groups []resource.UID) (days []vuln.FindingDay) {
-	byGroup := map[resource.UID]*vuln.FindingDay{}
+// groupCount contains the counts of a group. last has only the changes of the other day.
+type groupCount struct {
+	today, last vuln.FindingDay
+	packages    numbers
+}
+
+// countGroups returns the counts of groups. Each group includes the repos below it.
+func (c *timeline) countGroups(groups []resource.UID) map[resource.UID]*groupCount {
+	byGroup := map[resource.UID]*groupCount{}
 	for _, g := range groups {
-		byGroup[g] = &vuln.FindingDay{Group: g, Day: vuln.DayOf(c.now), Time: c.now}
+		byGroup[g] = &groupCount{today: vuln.FindingDay{Group: g, Day: c.changeDays[0], Time: c.now},
+			last: vuln.FindingDay{Group: g, Day: c.changeDays[1]}}
 	}
-	add := func(repo resource.UID, n vuln.FindingDay) {
+	above := func(repo resource.UID, add func(*groupCount)) {
 		for group := repo.Parent(); group != ""; group = group.Parent() {
 			if d := byGroup[group]; d != nil {
-				d.Add(n)
+				add(d)
 			}
 		}
 	}
 	for key, row := range c.rows {
 		n := row.Count
-		add(key.uid, vuln.FindingDay{Open: n.Now, Excepted: n.Excepted, KEV: n.KEV, Fixable: n.Fixable, Opened: n.Opened,
-			Closed: n.Closed, Age: n.Age})
+		today, last := n.changes(2)[0], n.changes(2)[1]
+		above(key.uid, func(d *groupCount) {
+			d.today.Add(vuln.FindingDay{Open: n.Now, Excepted: n.Excepted, KEV: n.KEV, Fixable: n.Fixable,
+				Opened: today.Opened, Closed: today.Closed, Age: n.Age})
+			d.last.Add(vuln.FindingDay{Opened: last.Opened, Closed: last.Closed})
+		})
 	}
 	for _, i := range c.group.images {
 		n := vuln.FindingDay{Images: 1}
@@ -92,10 +179,92 @@ func (c *timeline) days(groups []resource.UID) (days []vuln.FindingDay) {
 		default:
 			n.Waiting = 1
 		}
-		add(i.Repo, n)
+		above(i.Repo, func(d *groupCount) { d.today.Add(n) })
 	}
-	for _, d := range byGroup {
-		days = append(days, *d)
+	for repo, packages := range c.repoPackages {
+		above(repo, func(d *groupCount) { d.packages.add(packages.list()) })
 	}
-	return days
+	return byGroup
+}
+
+// addPackages adds the packages of an image to each repo in which the image has a tag.
+func (c *timeline) addPackages(digest string, packages []int64) {
+	if c.repoPackages == nil {
+		return
+	}
+	if c.tagged == nil {
+		c.tagged = map[string][]resource.UID{}
+		for _, i := range c.group.images {
+			c.tagged[i.Digest] = append(c.tagged[i.Digest], i.Repo)
+		}
+	}
+	for _, repo := range c.tagged[digest] {
+		c.packagesOf(repo).add(packages)
+	}
+}
+
+// addClaims adds the packages in the SBOMs of each image to its repo.
+func (c *timeline) addClaims() {
+	for _, i := range c.group.images {
+		if c.group.counts(i) {
+			for _, claim := range c.group.claims[i.Number] {
+				c.packagesOf(i.Repo).add([]int64{claim.Package})
+			}
+		}
+	}
+}
+
+func (c *timeline) packagesOf(repo resource.UID) *numbers {
+	if c.repoPackages[repo] == nil {
+		c.repoPackages[repo] = &numbers{}
+	}
+	return c.repoPackages[repo]
+}
+
+// countGroupPackages counts the packages of groups by what the advisories in seen say about them.
+func (s *Service) countGroupPackages(
+	ctx context.Context, c *timeline, groups map[resource.UID]*groupCount, seen []resource.UID,
+) error {
+	kinds, err := s.packages.Kinds(ctx, slices.Collect(maps.Keys(c.group.packages)))
+	if err != nil {
+		return err
+	}
+	about := map[string]bool{}
+	for _, k := range kinds {
+		about[k.Ecosystem] = true
+	}
+	covered, err := s.advisories.CoveredEcosystems(ctx, store.Reach{Under: seen}, slices.Collect(maps.Keys(about)))
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		counts := map[findingdb.PackageKind]int{}
+		for _, id := range g.packages.list() {
+			counts[kinds[id]]++
+		}
+		p := coveredOf(counts, covered)
+		g.today.Packages = &vuln.PackageCounts{All: p.Packages, Covered: p.Covered, Bare: p.Bare, Owned: p.Owned,
+			Waiting: p.Waiting}
+	}
+	return nil
+}
+
+// numbers is a set of numbers that takes little memory.
+type numbers struct {
+	all   []int64
+	limit int // length at which duplicates are removed
+}
+
+func (n *numbers) add(more []int64) {
+	n.all = append(n.all, more...)
+	if len(n.all) > n.limit {
+		n.limit = max(1024, 2*len(n.list()))
+	}
+}
+
+// list returns the numbers in order.
+func (n *numbers) list() []int64 {
+	slices.SortFunc(n.all, cmp.Compare[int64])
+	n.all = slices.Compact(n.all)
+	return n.all
 }

@@ -273,6 +273,11 @@ func (s *Service) countCovered(
 		about[k.Ecosystem] = true
 	}
 	covered, err := s.advisories.CoveredEcosystems(ctx, store.Reach{Under: seen}, slices.Collect(maps.Keys(about)))
+	return coveredOf(kinds, covered), err
+}
+
+// coveredOf counts packages by whether advisories cover their ecosystem.
+func coveredOf(kinds map[findingdb.PackageKind]int, covered map[string]bool) (p Coverage) {
 	for k, n := range kinds {
 		p.Packages += n
 		if !k.Matched {
@@ -287,7 +292,7 @@ func (s *Service) countCovered(
 			p.Bare += n
 		}
 	}
-	return p, err
+	return p
 }
 
 // groupFindings returns the findings of a group: its packages with the advisories in reach that affect them. It does

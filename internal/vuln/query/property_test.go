@@ -97,6 +97,7 @@ type replica struct {
 	checker *authz.Checker
 	blast   *blast.Service
 	trends  *trend.Service
+	limiter *finding.Limiter
 }
 
 func newReplica(t testing.TB, url string, extractors func() int) *replica {
@@ -115,6 +116,7 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	r := &replica{Store: s, checker: checker}
 	packages, manifests, advisories := findingdb.New(db), registrydb.New(db), advisorydb.New(db)
 	repos, limiter := images.Metadata(tokens), finding.NewLimiter(s.DB)
+	r.limiter = limiter
 	r.service = query.NewService(packages, manifests, advisories, repos, checker, tokens, limiter)
 	r.policy = policy.NewService(packages, manifests, advisories, repos, checker, tokens, limiter)
 	r.places = inventory.NewService(packages, manifests, checker, tokens)

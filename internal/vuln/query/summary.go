@@ -43,10 +43,10 @@ type Counts struct {
 	Fixed     int           // findings fixed in the last 90 days
 	FixedTime time.Duration // sum of the times for which the fixed findings were open
 
-	// The following are set only by CountDay.
-	KEV            int           // open findings that are known to be exploited
-	Opened, Closed int           // findings that were opened or closed on the day
-	Age            time.Duration // sum of the ages of the open findings
+	// The following are set only by CountDay and ComputeDays.
+	KEV     int           // open findings that are known to be exploited
+	Changes []changes     // changes by day; nil if there are none
+	Age     time.Duration // sum of the ages of the open findings
 }
 
 // BySeverity contains the number of findings of each severity.
@@ -217,6 +217,7 @@ func (s *Service) readContents(
 	contents := map[string][]int64{}
 	err := s.packages.Contents(ctx, digests, func(digest string, packages []int64) error {
 		contents[digest] = slices.Clone(packages)
+		c.addPackages(digest, packages)
 		c.group.indexed += current[digest]
 		for _, id := range packages {
 			if !compared[id] {
@@ -323,9 +324,11 @@ type timeline struct {
 	exceptions exceptions
 	others     map[string]int64 // ranks of unrated vulnerabilities in other records, by name; see finding.Rank
 
-	since     int64             // findings that are opened or closed from this time on count as changes of the day
-	byRepo    bool              // whether each repo has a row
-	exploited map[vuln.CVE]bool // vulnerabilities that are known to be exploited
+	changeDays   []vuln.Day                // days whose changes are counted
+	byRepo       bool                      // whether each repo has a row
+	exploited    map[vuln.CVE]bool         // vulnerabilities that are known to be exploited
+	repoPackages map[resource.UID]*numbers // packages of the images of each repo; nil if they are not counted
+	tagged       map[string][]resource.UID // repos in which an image has a tag, by digest; set with repoPackages
 
 	sets  map[string][]hitSet // cache of setsOf
 	total Counts
@@ -335,7 +338,7 @@ type timeline struct {
 
 // newTimeline returns an empty timeline with a series of days that ends now.
 func newTimeline(now time.Time, days int, place resource.UID) *timeline {
-	c := &timeline{now: now, place: place, since: imagedb.Now, group: groupContents{packages: map[int64]*packageCount{}},
+	c := &timeline{now: now, place: place, group: groupContents{packages: map[int64]*packageCount{}},
 		affected: map[string][]int64{},
 		hits:     hitsByPackage{}, advisories: map[int64]vuln.Advisory{}, sets: map[string][]hitSet{},
 		rows: map[rowKey]*SummaryRow{}}

@@ -220,13 +220,13 @@ type tagFinding struct {
 	known   bool     // whether it is known to be exploited
 }
 
-// countChanges counts a finding that was opened or closed after since.
+// countChanges counts a finding that was opened or closed on one of the days whose changes are counted.
 func (c *timeline) countChanges(start, end int64, row *SummaryRow) {
-	if start >= c.since {
-		row.Count.Opened++
+	if i := c.changeDay(start); i >= 0 {
+		row.Count.changes(len(c.changeDays))[i].Opened++
 	}
-	if end >= c.since && end != imagedb.Now {
-		row.Count.Closed++
+	if i := c.changeDay(end); i >= 0 && end != imagedb.Now {
+		row.Count.changes(len(c.changeDays))[i].Closed++
 	}
 }
 

@@ -1,8 +1,10 @@
 package query_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +23,8 @@ import (
 func TestTrend(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
-		for range 60 {
+		for i := range 200 {
+			g.plain = i >= 60 // at the end only changes that open findings
 			g.act(t)
 		}
 		g.settle(t)
@@ -55,7 +58,10 @@ func TestTrend(t *testing.T) {
 			g.checkDay(t, owners[group.Root()], group)
 		}
 		g.checkTrendAccess(t)
+		g.checkComputedDays(t)
+		g.checkFailedCount(t)
 		g.checkOldDays(t)
+		g.checkClosedDay(t)
 	})
 }
 
@@ -63,7 +69,8 @@ func TestTrend(t *testing.T) {
 func (g *game) checkDay(t *testing.T, name string, group resource.UID) {
 	t.Helper()
 	ctx := authz.WithCaller(t.Context(), g.callers[name])
-	days, err := g.trends.Days(ctx, group, 1)
+	trend, err := g.trends.Days(ctx, group, 1)
+	days := trend.Days
 	must(t, err)
 	_, sum, err := g.service.Summarize(ctx, query.Place{Group: group}, 1, page.Params{})
 	must(t, err)
@@ -71,9 +78,10 @@ func (g *game) checkDay(t *testing.T, name string, group resource.UID) {
 		t.Fatalf("%s has the days %+v", group, days)
 	}
 	d, n := days[0], sum.Total
-	got := fmt.Sprint(d.Open, d.Excepted, d.Fixable, d.Images, d.Indexed, d.Waiting, d.NotUnderstood)
-	c := sum.Coverage
-	want := fmt.Sprint(n.Now, n.Excepted, n.Fixable, c.Images, c.Indexed, c.Waiting, c.NotUnderstood)
+	got := fmt.Sprint(d.Open, d.Excepted, d.Fixable, d.Images, d.Indexed, d.Waiting, d.NotUnderstood, *d.Packages)
+	c, p := sum.Coverage, sum.Coverage.Packages
+	want := fmt.Sprint(n.Now, n.Excepted, n.Fixable, c.Images, c.Indexed, c.Waiting, c.NotUnderstood,
+		vuln.PackageCounts{All: p.Packages, Covered: p.Covered, Bare: p.Bare, Owned: p.Owned, Waiting: p.Waiting})
 	if got != want {
 		t.Errorf("the count of %s is %s, but its summary is %s", group, got, want)
 	}
@@ -82,7 +90,7 @@ func (g *game) checkDay(t *testing.T, name string, group resource.UID) {
 	}
 }
 
-// checkTrendAccess checks that only a caller who may list all advisories of the organization gets its counts.
+// checkTrendAccess checks which callers get the trend of a group.
 func (g *game) checkTrendAccess(t *testing.T) {
 	t.Helper()
 	caps := resource.NewCapabilities(resource.RepoList, resource.ReportsList)
@@ -95,7 +103,7 @@ func (g *game) checkTrendAccess(t *testing.T) {
 		want   error
 	}{
 		{"an owner", g.callers["owner of a"], folder, nil},
-		{"the owner of a folder", g.callers["of a folder"], folder, fault.PermissionDenied},
+		{"the owner of a folder", g.callers["of a folder"], folder, nil},
 		{"the owner of a folder", g.callers["of a folder"], a, fault.PermissionDenied},
 		{"another organization", g.callers["owner of b"], a, fault.PermissionDenied},
 		{"nobody", g.callers["of nothing"], a, fault.PermissionDenied},
@@ -122,18 +130,144 @@ func (g *game) checkOldDays(t *testing.T) {
 	ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
 	today := vuln.DayOf(g.Time())
 	put := func(day vuln.Day, opened int) {
-		must(t, g.PutDays(t.Context(), org, []vuln.FindingDay{{Group: org, Day: day, Opened: opened, Time: time.Now()}}))
+		must(t, g.PutDays(t.Context(), org, []vuln.FindingDay{{Group: org, Day: day, Opened: opened, Time: time.Now()}},
+			nil))
 	}
 	put(today-vuln.KeepFindingDays-1, 1)
 	put(today-10, 2)
 	put(today-10, 3)
 	put(today, 4)
-	days, err := g.trends.Days(ctx, org, vuln.KeepFindingDays)
+	trend, err := g.trends.Days(ctx, org, vuln.KeepFindingDays)
+	days := trend.Days
 	must(t, err)
 	if len(days) != 2 || days[0].Day != today-10 || days[0].Opened != 3 || days[1].Opened != 4 {
 		t.Errorf("the days are %+v", days)
 	}
 	if old, err := g.Days(t.Context(), org, 0); err != nil || len(old) != 2 {
 		t.Errorf("%d days are stored, %v", len(old), err)
+	}
+}
+
+// checkComputedDays checks that a caller who may not list the advisories of an organization gets the findings that the
+// caller may see, and no others.
+func (g *game) checkComputedDays(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"of a folder", "of a folder below"} {
+		group := g.sees[name][0]
+		ctx := authz.WithCaller(t.Context(), g.callers[name])
+		got, err := g.trends.Days(ctx, group, 0)
+		must(t, err)
+		_, sum, err := g.service.Summarize(ctx, query.Place{Group: group}, 90, page.Params{})
+		must(t, err)
+		if len(got.Days) != 90 || len(sum.Series) != 90 {
+			t.Fatalf("%s gets %d days, and %d in the summary", name, len(got.Days), len(sum.Series))
+		}
+		opened := 0
+		for i, d := range got.Days {
+			if opened += d.Opened - d.Closed; d.Open != sum.Series[i].Open || !d.OnlyOpen {
+				t.Errorf("%s gets %+v for day %d, but the summary has %v", name, d, i, sum.Series[i].Open)
+			}
+		}
+		if last := got.Days[89]; opened != last.OpenCount()+sum.Total.Excepted || last.Day != vuln.DayOf(g.Time()) {
+			t.Errorf("%s: %d findings were opened and not closed; the last day is %+v", name, opened, last)
+		}
+	}
+}
+
+// checkFailedCount checks that a count that failed because the organization is busy is due again after a minute, and
+// that the trend says why it failed.
+func (g *game) checkFailedCount(t *testing.T) {
+	t.Helper()
+	org := g.groups[0]
+	ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
+	for range 2 { // the limit of a tenant
+		done, err := g.limiter.Wait(t.Context(), []resource.UID{org})
+		must(t, err)
+		defer done()
+	}
+	waiting, cancel := context.WithCancel(t.Context())
+	var queued sync.WaitGroup
+	defer queued.Wait()
+	defer cancel()
+	const refusals = 5
+	refused := make(chan error, 32+refusals)
+	for range 32 + refusals { // the length of a tenant's queue is 32
+		queued.Go(func() {
+			done, err := g.limiter.Wait(waiting, []resource.UID{org})
+			if err == nil {
+				done()
+			}
+			refused <- err
+		})
+	}
+	for range refusals {
+		if err := <-refused; !errors.Is(err, fault.ResourceExhausted) {
+			t.Fatal(err)
+		}
+	}
+	due := g.Time()
+	must(t, g.FinishDayRun(t.Context(), org, due, ""))
+	if more, err := g.trends.CountNext(t.Context()); !more || err != nil {
+		t.Fatalf("a count that the limiter refuses: %v, %v", more, err)
+	}
+	got, err := g.trends.Days(ctx, org, 0)
+	must(t, err)
+	if len(got.Days) == 0 || !strings.Contains(got.Failure, "too many queries") {
+		t.Errorf("after a failed count, the trend is %+v", got)
+	}
+	if _, ok, err := g.ClaimDayRun(t.Context(), g.Time(), g.Time().Add(time.Hour)); ok || err != nil {
+		t.Errorf("a failed count is due immediately: %v", err)
+	}
+	soon := g.Time().Add(time.Minute)
+	if root, ok, err := g.ClaimDayRun(t.Context(), soon, soon.Add(time.Hour)); !ok || err != nil || root != org {
+		t.Errorf("after a minute, %q is due, %v, %v", root, ok, err)
+	}
+}
+
+// checkClosedDay checks that the first count of a day adds the changes after the last count of an earlier day to that
+// day, and that it adds them only once.
+func (g *game) checkClosedDay(t *testing.T) {
+	t.Helper()
+	org := g.groups[0]
+	ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
+	count := func() []vuln.FindingDay {
+		t.Helper()
+		must(t, g.FinishDayRun(t.Context(), org, g.Time(), ""))
+		for more := true; more; {
+			var err error
+			more, err = g.trends.CountNext(t.Context())
+			must(t, err)
+		}
+		got, err := g.trends.Days(ctx, org, 0)
+		must(t, err)
+		if got.Failure != "" {
+			t.Errorf("the count failed: %s", got.Failure)
+		}
+		return got.Days
+	}
+	before := count()
+	first := before[len(before)-1]
+	if first.Opened == 0 {
+		t.Fatalf("nothing was opened today: %+v", before)
+	}
+	// The last count of the day was made before anything happened.
+	early := first
+	early.Opened, early.Closed = 0, 0
+	must(t, g.PutDays(t.Context(), org, []vuln.FindingDay{early}, nil))
+	tomorrow := g.DB.Now
+	g.DB.Now = func() time.Time { return tomorrow().Add(24 * time.Hour) }
+	defer func() { g.DB.Now = tomorrow }()
+	for range 2 {
+		after := count()
+		if len(after) != len(before)+1 {
+			t.Fatalf("there are %d days, and %d before", len(after), len(before))
+		}
+		yesterday, today := after[len(after)-2], after[len(after)-1]
+		if yesterday.Opened != first.Opened || yesterday.Closed != first.Closed || yesterday.Open != first.Open {
+			t.Errorf("the day was closed with %+v, want %+v", yesterday, first)
+		}
+		if today.Opened != 0 || today.Closed != 0 || today.Open != first.Open {
+			t.Errorf("the next day is %+v", today)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package trend
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -17,7 +18,12 @@ import (
 const (
 	countEvery  = time.Hour        // time between two counts of an organization; the last count of a day remains
 	checkEvery  = 15 * time.Second // time between two searches for organizations that are due
+	claim       = 15 * time.Minute // longest time of a count
+	retryAfter  = time.Minute      // time after which a failed count is repeated
 	defaultDays = 90
+
+	failureBusy     = "too many queries about the organization were running; the count is repeated every minute"
+	failureInternal = "the server had an internal error; the count is repeated every minute"
 )
 
 // A Service counts the findings of groups, and returns the counts. It is safe for concurrent use.
@@ -53,39 +59,80 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// CountNext counts the findings of one organization that is due. It reports whether there was one.
+// CountNext counts the findings of one organization that is due. It reports whether there was one. If the count fails,
+// it is repeated: after a minute if the reason may pass soon, and otherwise with the next count.
 func (s *Service) CountNext(ctx context.Context) (bool, error) {
 	counted := s.packages.Time()
-	root, ok, err := s.packages.ClaimDayRun(ctx, counted, counted.Add(countEvery))
+	root, ok, err := s.packages.ClaimDayRun(ctx, counted, counted.Add(claim))
 	if err != nil || !ok {
 		return false, err
 	}
-	days, err := s.queries.CountDay(ctx, root)
-	if err != nil {
-		return true, err
+	next, failure := counted.Add(countEvery), ""
+	err = s.count(ctx, root)
+	switch {
+	case errors.Is(err, fault.FailedPrecondition): // too many images; the message says how many are too many
+		failure, err = err.Error(), nil
+	case errors.Is(err, fault.ResourceExhausted): // the organization has too many queries at the moment
+		next, failure, err = counted.Add(retryAfter), failureBusy, nil
+	case err != nil:
+		next, failure = counted.Add(retryAfter), failureInternal
 	}
-	return true, s.packages.PutDays(ctx, root, days)
+	return true, errors.Join(err, s.packages.FinishDayRun(context.WithoutCancel(ctx), root, next, failure))
 }
 
-// Days returns the counts of a group on the last days, the oldest first. A day without a count is left out. 0 means 90
-// days. The counts include all images and all advisories of the organization. So the caller needs repo.list and
-// vuln_report.list on the group, and advisories.list on its organization.
-func (s *Service) Days(ctx context.Context, group resource.UID, days int) ([]vuln.FindingDay, error) {
-	if err := s.authz.RequireAll(
-		ctx, resource.NewCapabilities(resource.RepoList, resource.ReportsList), group); err != nil {
-		return nil, err
+// count counts the findings of an organization, and stores the counts.
+func (s *Service) count(ctx context.Context, root resource.UID) error {
+	ctx, cancel := context.WithTimeout(ctx, claim)
+	defer cancel()
+	last, err := s.packages.LastDay(ctx, root)
+	if err != nil {
+		return err
 	}
-	if err := s.authz.Require(ctx, resource.AdvisoriesList, group.Root()); err != nil {
-		return nil, err
+	if last >= vuln.DayOf(s.packages.Time()) {
+		last = 0 // the changes of earlier days were counted before
+	}
+	today, closed, err := s.queries.CountDay(ctx, root, last)
+	if err != nil {
+		return err
+	}
+	return s.packages.PutDays(ctx, root, today, closed)
+}
+
+// A Trend contains the counts of a group.
+type Trend struct {
+	Days    []vuln.FindingDay // the oldest first
+	Failure string            // why the last count failed; "" if it did not
+}
+
+// Days returns the counts of a group on the last days; 0 means 90 days. The caller needs repo.list, vuln_report.list
+// and advisories.list on the group. The stored counts include all advisories of the organization, so they are returned only
+// if the caller has advisories.list on the organization. A day without a stored count is left out. Other callers get
+// numbers that are computed from the advisories that they may list, for at most 90 days.
+func (s *Service) Days(ctx context.Context, group resource.UID, days int) (t Trend, _ error) {
+	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(
+		resource.RepoList, resource.ReportsList, resource.AdvisoriesList), group); err != nil {
+		return t, err
 	}
 	if days == 0 {
 		days = defaultDays
 	}
 	if days < 1 || days > vuln.KeepFindingDays {
-		return nil, fault.Field("days", "must be from 1 to %d", vuln.KeepFindingDays)
+		return t, fault.Field("days", "must be from 1 to %d", vuln.KeepFindingDays)
 	}
 	if err := s.packages.CheckGroup(ctx, group); err != nil {
-		return nil, err
+		return t, err
 	}
-	return s.packages.Days(ctx, group, vuln.DayOf(s.packages.Time())-vuln.Day(days)+1)
+	err := s.authz.Require(ctx, resource.AdvisoriesList, group.Root())
+	if errors.Is(err, fault.PermissionDenied) {
+		t.Days, err = s.queries.ComputeDays(ctx, group, days)
+		return t, err
+	}
+	if err != nil {
+		return t, err
+	}
+	if t.Failure, err = s.packages.DayFailure(ctx, group.Root()); err != nil {
+		return t, err
+	}
+	t.Days, err = s.packages.Days(ctx, group, vuln.DayOf(s.packages.Time())-vuln.Day(days)+1)
+	return t, err
 }

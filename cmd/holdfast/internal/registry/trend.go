@@ -22,7 +22,27 @@ func trendDays() output.View {
 	open := func(name string, value func(*findingspb.SeverityCounts) int64) any {
 		return count(name, func(d *findingspb.TrendDay) int64 { return value(d.GetOpen()) })
 	}
-	inspected := func(d *findingspb.TrendDay) string { return fmt.Sprintf("%d of %d", d.GetIndexed(), d.GetImages()) }
+	known := func(name string, value func(*findingspb.TrendDay) *int64) any {
+		return output.Text(name, func(d *findingspb.TrendDay) string {
+			if n := value(d); n != nil {
+				return fmt.Sprint(*n)
+			}
+			return ""
+		})
+	}
+	inspected := func(d *findingspb.TrendDay) string {
+		if d.Images == nil {
+			return ""
+		}
+		return fmt.Sprintf("%d of %d", d.GetIndexed(), d.GetImages())
+	}
+	compared := func(d *findingspb.TrendDay) string {
+		if d.GetPackages() == nil {
+			return ""
+		}
+		p := d.GetPackages()
+		return fmt.Sprintf("%d of %d", p.GetPackages()-p.GetNotCovered()-p.GetWaiting(), p.GetPackages())
+	}
 	age := func(d *findingspb.TrendDay) string {
 		if d.GetMeanAge() == nil {
 			return ""
@@ -36,11 +56,12 @@ func trendDays() output.View {
 			open("open", (*findingspb.SeverityCounts).GetOpen), open("critical", (*findingspb.SeverityCounts).GetCritical),
 			open("high", (*findingspb.SeverityCounts).GetHigh), open("medium", (*findingspb.SeverityCounts).GetMedium),
 			open("low", (*findingspb.SeverityCounts).GetLow), open("unknown", (*findingspb.SeverityCounts).GetUnknown),
-			count("kev", (*findingspb.TrendDay).GetKev), count("fixable", (*findingspb.TrendDay).GetFixable),
+			known("kev", func(d *findingspb.TrendDay) *int64 { return d.Kev }),
+			known("fixable", func(d *findingspb.TrendDay) *int64 { return d.Fixable }),
 			count("opened", (*findingspb.TrendDay).GetOpened), count("closed", (*findingspb.TrendDay).GetClosed),
 			output.Text("mean age", age), output.Text("inspected", inspected)),
-		Wide: output.Columns(count("excepted", (*findingspb.TrendDay).GetExcepted), "images", "indexed", "waiting",
-			"notUnderstood", "time"),
+		Wide: output.Columns(known("excepted", func(d *findingspb.TrendDay) *int64 { return d.Excepted }),
+			output.Text("packages compared", compared), "images", "indexed", "waiting", "notUnderstood", "time"),
 	}
 }
 
@@ -52,7 +73,8 @@ func findingsTrend(a *noun.App) *cobra.Command {
 		Long: "Prints a row for each day: the open findings of tags by severity, how many are known to be exploited, can\n" +
 			"be fixed, were opened and were closed, their mean age, and the images. The counts include all images and\n" +
 			"all advisories of the organization. They are made every hour and kept for two years. A day without a\n" +
-			"count is left out.",
+			"count is left out. If you may not list all advisories of the organization, the server computes the\n" +
+			"findings that you may see on the last days, at most 90, and the other columns stay empty.",
 		Example: "  holdfast findings trend --group acme/platform --days 365 -o csv",
 		Args:    cobra.NoArgs,
 	}
@@ -70,6 +92,9 @@ func findingsTrend(a *noun.App) *cobra.Command {
 		}
 		view := trendDays()
 		view.Empty = func() string {
+			if m.GetFailure() != "" {
+				return "nothing is known: the findings could not be counted: " + m.GetFailure()
+			}
 			return "nothing is known: the findings were not counted yet; they are counted every hour"
 		}
 		if err := noun.ShowAnswer(ctx, a, view, m, m.GetDays(), nil); err != nil || len(m.GetDays()) == 0 {
@@ -78,6 +103,9 @@ func findingsTrend(a *noun.App) *cobra.Command {
 		var open []int64
 		for _, d := range m.GetDays() {
 			open = append(open, d.GetOpen().GetOpen())
+		}
+		if m.GetFailure() != "" {
+			fmt.Fprintf(a.Err, "the last count failed, so the last row may be old: %s\n", m.GetFailure())
 		}
 		fmt.Fprintf(a.Err, "open on %d days: %s %d → %d\n", len(open), sparkline(open), open[0], open[len(open)-1])
 		sayCoverage(a, m.GetCoverage(), "images")

@@ -17,7 +17,7 @@ func (s *server) GetTrend(ctx context.Context, r *pb.GetTrendRequest) (*pb.Trend
 	if err != nil {
 		return nil, err
 	}
-	days, err := s.Trends.Days(ctx, group, int(r.GetDays()))
+	t, err := s.Trends.Days(ctx, group, int(r.GetDays()))
 	if err != nil {
 		return nil, err
 	}
@@ -25,15 +25,23 @@ func (s *server) GetTrend(ctx context.Context, r *pb.GetTrendRequest) (*pb.Trend
 	if err != nil {
 		return nil, err
 	}
-	return &pb.Trend{Days: wire.Convert(days, trendDayOf), Coverage: answerCoverageOf(c)}, nil
+	return &pb.Trend{Days: wire.Convert(t.Days, trendDayOf), Coverage: answerCoverageOf(c), Failure: t.Failure}, nil
 }
 
 func trendDayOf(d vuln.FindingDay) *pb.TrendDay {
 	out := &pb.TrendDay{
 		Day: wire.Time(d.Day.Time()), Time: wire.Time(d.Time), Open: bySeverityOf(query.BySeverity(d.Open)),
-		Excepted: int64(d.Excepted), Kev: int64(d.KEV), Fixable: int64(d.Fixable), Opened: int64(d.Opened),
-		Closed: int64(d.Closed), Images: int32(d.Images), Indexed: int32(d.Indexed), Waiting: int32(d.Waiting),
-		NotUnderstood: int32(d.NotUnderstood),
+		Opened: int64(d.Opened), Closed: int64(d.Closed),
+	}
+	if d.OnlyOpen {
+		return out
+	}
+	out.Excepted, out.Kev, out.Fixable = new(int64(d.Excepted)), new(int64(d.KEV)), new(int64(d.Fixable))
+	out.Images, out.Indexed = new(int32(d.Images)), new(int32(d.Indexed))
+	out.Waiting, out.NotUnderstood = new(int32(d.Waiting)), new(int32(d.NotUnderstood))
+	if p := d.Packages; p != nil {
+		out.Packages = &pb.Coverage{Packages: int32(p.All), Covered: int32(p.Covered), NotCovered: int32(p.Bare),
+			Owned: int32(p.Owned), Waiting: int32(p.Waiting)}
 	}
 	if d.OpenCount() > 0 {
 		out.MeanAge = durationpb.New(d.MeanAge())
