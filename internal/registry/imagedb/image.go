@@ -95,13 +95,17 @@ func (s *Store) NumberedImages(ctx context.Context, numbers []int64) (images []N
 // selectImageTags returns the statement that tagsOfImages runs.
 func selectImageTags(e engine.Engine, numbers []int64) (text string, args []any) {
 	q := store.Query{Engine: e}
-	text = fmt.Sprintf(`SELECT i.number, t.name FROM %s AS s CROSS JOIN images AS i CROSS JOIN `+registrydb.TagRows+` AS t
-		WHERE i.number = s.v AND t.digest = i.digest AND t.parent = i.repo
-		UNION ALL SELECT i.number, t.name FROM %s AS s CROSS JOIN images AS i CROSS JOIN `+registrydb.ManifestRefRows+` AS r
-		CROSS JOIN `+registrydb.TagRows+` AS t WHERE i.number = s.v AND r.repo = i.repo AND r.child = i.digest
-		AND t.digest = r.digest
-		AND t.parent = r.repo LIMIT %s`, e.Unnest(&q, numbers), e.Unnest(&q, numbers), q.Arg(maxImageTags))
+	text = `SELECT a.origin, t.name FROM ` + aboveNumbers(e, &q, numbers) + ` AS a
+		CROSS JOIN ` + registrydb.TagRows + ` AS t WHERE t.digest = a.digest AND t.parent = a.repo
+		LIMIT ` + q.Arg(maxImageTags)
 	return text, q.Args
+}
+
+// aboveNumbers returns the relation of the images with these numbers and the indexes that list them. The origin of a
+// row is the number of the image.
+func aboveNumbers(e engine.Engine, q *store.Query, numbers []int64) string {
+	return registrydb.IndexesAbove(`SELECT i.number AS origin, i.repo AS repo, i.digest AS digest
+		FROM ` + e.Unnest(q, numbers) + ` AS s CROSS JOIN images AS i WHERE i.number = s.v`)
 }
 
 func (s *Store) tagsOfImages(ctx context.Context, numbers []int64) (map[int64][]string, error) {
@@ -119,16 +123,9 @@ func (s *Store) tagsOfImages(ctx context.Context, numbers []int64) (map[int64][]
 // TagsOf returns, by digest, the tags that point to manifests of a repo or to an index that lists them. If there are
 // more than maxImageTags tags, it returns nil instead of some of them, because callers check a property of all tags.
 func (s *Store) TagsOf(ctx context.Context, repo resource.UID, digests []string) (map[string][]string, error) {
-	q := store.Query{Engine: s.Engine}
-	seg := q.Arg(store.Segment(repo))
-	text := fmt.Sprintf(`SELECT s.v, t.name FROM %s AS s CROSS JOIN `+registrydb.TagRows+` AS t WHERE t.digest = s.v
-		AND t.parent = %s
-		UNION SELECT s.v, t.name FROM %s AS s CROSS JOIN `+registrydb.ManifestRefRows+` AS r
-		CROSS JOIN `+registrydb.TagRows+` AS t
-		WHERE r.repo = %s AND r.child = s.v AND t.digest = r.digest AND t.parent = r.repo LIMIT %s`,
-		s.Engine.Unnest(&q, digests), seg, s.Engine.Unnest(&q, digests), seg, q.Arg(maxImageTags+1))
+	text, args := selectTagsOf(s.Engine, repo, digests)
 	tags, n := map[string][]string{}, 0
-	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+	err := s.Rows(ctx, text, args, func(row store.Scanner) (bool, error) {
 		var digest, name string
 		err := row.Scan(&digest, &name)
 		tags[digest] = append(tags[digest], name)
@@ -141,11 +138,21 @@ func (s *Store) TagsOf(ctx context.Context, repo resource.UID, digests []string)
 	return tags, err
 }
 
-// ListedBy returns the digests of up to n manifests that an index of a repo lists.
+// selectTagsOf returns the statement that TagsOf runs.
+func selectTagsOf(e engine.Engine, repo resource.UID, digests []string) (text string, args []any) {
+	q := store.Query{Engine: e}
+	seeds := `SELECT m.digest AS origin, m.repo AS repo, m.digest AS digest FROM ` + e.Unnest(&q, digests) + ` AS s
+		CROSS JOIN ` + registrydb.ManifestRows + ` AS m WHERE m.repo = ` + q.Arg(store.Segment(repo)) + ` AND m.digest = s.v`
+	text = `SELECT DISTINCT a.origin, t.name FROM ` + registrydb.IndexesAbove(seeds) + ` AS a
+		CROSS JOIN ` + registrydb.TagRows + ` AS t WHERE t.digest = a.digest AND t.parent = a.repo
+		LIMIT ` + q.Arg(maxImageTags+1)
+	return text, q.Args
+}
+
+// ListedBy returns the digests of up to n manifests that an index of a repo lists, directly or through other indexes.
 func (s *Store) ListedBy(ctx context.Context, repo resource.UID, index string, n int) ([]string, error) {
-	return store.ReadColumn[string](ctx, s.Rows, `SELECT child FROM `+registrydb.ManifestRefRows+` AS manifest_refs
-		WHERE repo = $1 AND digest = $2
-		AND child IS NOT NULL ORDER BY child LIMIT $3`, store.Segment(repo), index, n)
+	return store.ReadColumn[string](ctx, s.Rows, `SELECT DISTINCT b.digest FROM `+registrydb.ManifestsBelow(registrydb.OneManifest)+
+		` AS b WHERE b.digest <> $2 ORDER BY b.digest LIMIT $3`, store.Segment(repo), index, n)
 }
 
 // IndexesWith returns the digests of up to n indexes of a repo that list a manifest, the last pushed first.

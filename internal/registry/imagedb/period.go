@@ -2,13 +2,13 @@ package imagedb
 
 import (
 	"context"
-	"fmt"
 	"math"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
 // A TagPeriod is a period in which a tag pointed to one manifest, or was deleted. Times are in milliseconds.
@@ -123,10 +123,7 @@ func (s *Store) addChildren(ctx context.Context, periods []TagPeriod) error {
 		}
 	}
 	q := store.Query{Engine: s.Engine}
-	return s.Rows(ctx, fmt.Sprintf(`SELECT h.seq, i.digest, i.state, i.indexed_ms, i.number FROM %s AS s
-		CROSS JOIN `+registrydb.TagHistoryRows+` AS h CROSS JOIN `+registrydb.ManifestRefRows+` AS r CROSS JOIN images AS i
-		WHERE h.seq = s.v AND r.repo = h.repo AND r.digest = h.digest
-		AND r.child IS NOT NULL AND i.repo = r.repo AND i.digest = r.child`, s.Engine.Unnest(&q, keys)), q.Args,
+	return s.Rows(ctx, selectPeriodImages(s.Engine, &q, keys), q.Args,
 		func(row store.Scanner) (bool, error) {
 			var seq, state int64
 			var digest string
@@ -137,4 +134,13 @@ func (s *Store) addChildren(ctx context.Context, periods []TagPeriod) error {
 			periods[indexes[seq]].add(digest, state, indexed, number)
 			return false, nil
 		})
+}
+
+// selectPeriodImages returns the statement that selects the images in the indexes to which tags pointed. keys are the
+// numbers of rows in the history of tags.
+func selectPeriodImages(e engine.Engine, q *store.Query, keys []int64) string {
+	return `SELECT DISTINCT b.origin, i.digest, i.state, i.indexed_ms, i.number FROM ` + registrydb.ManifestsBelow(
+		`SELECT h.seq AS origin, h.repo AS repo, h.digest AS digest FROM `+e.Unnest(q, keys)+` AS s
+			CROSS JOIN `+registrydb.TagHistoryRows+` AS h WHERE h.seq = s.v`) + ` AS b
+		CROSS JOIN images AS i WHERE i.repo = b.repo AND i.digest = b.digest`
 }

@@ -31,15 +31,26 @@ func TestPlans(t *testing.T) {
 				})
 			}
 			plantest.Insert(t, db, "images", images...)
+			var refs, tags [][]any
+			for i := range 500 {
+				refs = append(refs, []any{store.Segment(repo), fmt.Sprintf("d%d", 500+i), nil, fmt.Sprintf("d%d", i)})
+				tag := repo.NewChild()
+				tags = append(tags, append(store.TreeColumns(tag), fmt.Sprintf("t%d", i), fmt.Sprintf("d%d", 500+i), 0, false,
+					"", 0, 0))
+			}
+			plantest.Insert(t, db, "manifest_refs", refs...)
+			plantest.Insert(t, db, "tags", tags...)
 		}
 	}
 	t.Run("sqlite", func(t *testing.T) {
 		plantest.SQLite(t, insert, func(db *store.DB) []plantest.Shape {
-			return append(searched(repo), tagged(db))
+			return append(searched(repo), tagged(db, repo)...)
 		})
 	})
 	t.Run("postgres", func(t *testing.T) {
-		plantest.Postgres(t, insert, func(*store.DB) []plantest.Shape { return searched(repo) })
+		plantest.Postgres(t, insert, func(db *store.DB) []plantest.Shape {
+			return append(searched(repo), tagged(db, repo)...)
+		})
 	})
 }
 
@@ -57,9 +68,28 @@ func searched(repo resource.UID) (all []plantest.Shape) {
 	return all
 }
 
-// tagged returns the statement that reads the tags of images, with the index that it must use. Without it, the
-// statement would be slow for a repo with many tags.
-func tagged(db *store.DB) plantest.Shape {
-	text, args := selectImageTags(db.Engine, []int64{1, 2, 3})
-	return plantest.Shape{Name: "tags of images", Index: "tags_parent_digest", Text: text, Args: args}
+// tagged returns the statements that read the tags of images and the images of tags, with the indexes that they must
+// use. Without these, a statement would be slow for a repo with many tags or indexes.
+func tagged(db *store.DB, repo resource.UID) (all []plantest.Shape) {
+	add := func(name, text string, args []any, indexes ...string) {
+		for _, index := range indexes {
+			all = append(all, plantest.Shape{Name: name, Index: index, Text: text, Args: args, Sort: true})
+		}
+	}
+	numbers, digests := []int64{1, 2, 3}, []string{"d1", "d2"}
+	text, args := selectImageTags(db.Engine, numbers)
+	add("tags of images", text, args, "images_number", "manifest_refs_child", "tags_parent_digest")
+	text, args = selectTagsOfImages(db.Engine, numbers)
+	add("tags in a blast radius", text, args, "images_number", "manifest_refs_child", "tags_parent_digest")
+	text, args = selectTagsOf(db.Engine, repo, digests)
+	add("tags of manifests", text, args, "manifest_refs_child", "tags_parent_digest")
+	text, args = selectPastTags(db.Engine, numbers)
+	add("past tags of images", text, args, "images_number", "manifest_refs_child", "tag_history_digest")
+	q := store.Query{Engine: db.Engine}
+	text = selectListedImages(db.Engine, &q, numbers)
+	add("images of tags", text, q.Args, "manifest_refs_digest")
+	q = store.Query{Engine: db.Engine}
+	text = selectPeriodImages(db.Engine, &q, numbers)
+	add("images of periods", text, q.Args, "manifest_refs_digest")
+	return all
 }

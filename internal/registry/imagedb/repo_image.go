@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
 // denseChunk is the number of images in a chunk from which the whole chunk is scanned instead of looked up row by
@@ -140,16 +141,21 @@ type ImageTag struct {
 // ImageTags returns the tags that point to the images with these numbers, or to indexes that list them. A
 // tag of an index that lists several of the images is returned once.
 func (s *Store) ImageTags(ctx context.Context, numbers []int64) ([]ImageTag, error) {
-	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT i.uid, t.name, t.digest FROM %s AS s CROSS JOIN images AS i
-		CROSS JOIN `+registrydb.TagRows+` AS t
-		WHERE i.number = s.v AND t.digest = i.digest AND t.parent = i.repo
-		UNION ALL SELECT DISTINCT i.uid, t.name, t.digest FROM %s AS s CROSS JOIN images AS i
-		CROSS JOIN `+registrydb.ManifestRefRows+` AS r CROSS JOIN `+registrydb.TagRows+` AS t
-		WHERE i.number = s.v AND r.repo = i.repo AND r.child = i.digest AND t.digest = r.digest
-		AND t.parent = r.repo`, s.Engine.Unnest(&q, numbers), s.Engine.Unnest(&q, numbers))
+	text, args := selectTagsOfImages(s.Engine, numbers)
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (t ImageTag, err error) {
-		err = row.Scan(&t.Repo, &t.Name, &t.Digest)
+		var uid resource.UID
+		err = row.Scan(&uid, &t.Name, &t.Digest)
+		t.Repo = uid.Parent()
 		return t, err
-	}, text, q.Args...)
+	}, text, args...)
+}
+
+// selectTagsOfImages returns the statement that ImageTags runs.
+func selectTagsOfImages(e engine.Engine, numbers []int64) (text string, args []any) {
+	q := store.Query{Engine: e}
+	text = `SELECT DISTINCT t.uid, t.name, t.digest FROM ` + registrydb.IndexesAbove(`SELECT 0 AS origin,
+			i.repo AS repo, i.digest AS digest FROM `+e.Unnest(&q, numbers)+` AS s
+			CROSS JOIN images AS i WHERE i.number = s.v`) + ` AS a
+		CROSS JOIN ` + registrydb.TagRows + ` AS t WHERE t.digest = a.digest AND t.parent = a.repo`
+	return text, q.Args
 }

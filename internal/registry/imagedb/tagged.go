@@ -11,9 +11,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
-// A TaggedImage is an image that a tag of its repo points to, directly or through an index.
+// A TaggedImage is an image that a tag of its repo points to, directly or through indexes.
 type TaggedImage struct {
 	Repo   resource.UID
 	Digest string
@@ -44,11 +45,7 @@ func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int
 			return nil, err
 		}
 		q := store.Query{Engine: s.Engine}
-		err = s.Rows(ctx, fmt.Sprintf(`SELECT t.seg, i.repo, i.digest, i.state, i.number FROM %s AS s
-			CROSS JOIN `+registrydb.TagRows+` AS t
-			CROSS JOIN `+registrydb.ManifestRefRows+` AS r CROSS JOIN images AS i WHERE t.seg = s.v AND r.repo = t.parent
-			AND r.digest = t.digest AND r.child IS NOT NULL AND i.repo = r.repo AND i.digest = r.child`,
-			s.Engine.Unnest(&q, indexes)), q.Args, func(row store.Scanner) (bool, error) {
+		err = s.Rows(ctx, selectListedImages(s.Engine, &q, indexes), q.Args, func(row store.Scanner) (bool, error) {
 			var tag int64
 			_, err := t.scan(row, &tag)
 			return false, err
@@ -58,6 +55,15 @@ func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int
 		}
 	}
 	return t.images, s.nameRepos(ctx, t)
+}
+
+// selectListedImages returns the statement that selects the images in the indexes to which tags point. An image that
+// several of these indexes list is selected once.
+func selectListedImages(e engine.Engine, q *store.Query, tags []int64) string {
+	return `SELECT b.origin, i.repo, i.digest, i.state, i.number FROM ` + registrydb.ManifestsBelow(`SELECT 0 AS origin,
+			t.parent AS repo, t.digest AS digest FROM `+e.Unnest(q, tags)+` AS s CROSS JOIN `+registrydb.TagRows+` AS t
+			WHERE t.seg = s.v`) + ` AS b
+		CROSS JOIN images AS i WHERE i.repo = b.repo AND i.digest = b.digest`
 }
 
 // nameRepos sets the repo of each image. It reads each repo only once, because there are fewer repos than images.

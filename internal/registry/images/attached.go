@@ -264,15 +264,20 @@ func (r *Reader) subjects(ctx context.Context, repo resource.UID, digest, archit
 		return []subject{{image: m}}, nil
 	}
 	want := cmp.Or(architecture, DefaultArchitecture)
-	for _, d := range doc.Manifests {
+	var chosen []subject
+	err = r.eachListed(ctx, repo, &doc, func(index *oci.Document, d ocispec.Descriptor) (more bool, _ error) {
 		if d.Platform == nil || d.Platform.Architecture != want {
-			continue
+			return true, nil
 		}
 		child, err := r.store.Manifest(ctx, repo, d.Digest.String())
 		if errors.Is(err, fault.NotFound) { // the index is sparse and the repo lacks this image
-			continue
+			return true, nil
 		}
-		return []subject{{image: child, index: &doc}, {image: m}}, err
+		chosen = []subject{{image: child, index: index}, {image: m}}
+		return false, err
+	})
+	if err != nil || chosen != nil {
+		return chosen, err
 	}
 	if architecture != "" {
 		return nil, fault.Missing("image for "+clip(architecture)+" in", digest)

@@ -20,11 +20,13 @@ const (
 
 	// maxImage is the number of bytes of manifests and configurations after which no further variant is read.
 	maxImage = 32 << 20
+
+	maxUnnamed = 8 // images without a platform in their index whose configuration is read for an outline
 )
 
-// Image returns the platforms of a manifest. For an index, it returns a variant for
-// each of its images that is in the repo and names a platform. It returns
-// fault.NotFound if there is no such manifest. It does not authorize the caller.
+// Image returns the platforms of a manifest. For an index, it returns a variant for each of the images in the repo that
+// the index lists, directly or through other indexes. It returns fault.NotFound if there is no such manifest. It does
+// not authorize the caller.
 func (r *Reader) Image(ctx context.Context, repo resource.UID, digest string) (registry.Image, error) {
 	m, doc, err := r.document(ctx, repo, digest)
 	if err != nil {
@@ -36,29 +38,28 @@ func (r *Reader) Image(ctx context.Context, repo resource.UID, digest string) (r
 		img.Variants = []registry.Variant{v}
 		return img, err
 	}
-	read := int64(0)
-	for _, d := range doc.Manifests {
-		if len(img.Variants) == oci.MaxVariants || read > maxImage {
-			break
-		}
-		if d.Platform == nil || d.Platform.OS == "unknown" { // the entry is an attestation, not an image
-			continue
-		}
+	read, others := int64(0), 0
+	return img, r.eachListed(ctx, repo, &doc, func(_ *oci.Document, d ocispec.Descriptor) (more bool, _ error) {
 		child, doc, err := r.document(ctx, repo, d.Digest.String())
 		if errors.Is(err, fault.NotFound) { // the index is sparse and the repo lacks this image
-			continue
+			return true, nil
 		}
 		if err != nil {
-			return img, err
+			return false, err
+		}
+		read += child.Size
+		if d.Platform == nil && !child.IsImage() {
+			others++
+			return others < oci.MaxVariants && read <= maxImage, nil
 		}
 		v, err := r.variant(ctx, repo, child.Digest, doc, d.Platform)
 		if err != nil {
-			return img, err
+			return false, err
 		}
-		read += child.Size + int64(len(v.Config))
+		read += int64(len(v.Config))
 		img.Variants = append(img.Variants, v)
-	}
-	return img, nil
+		return len(img.Variants) < oci.MaxVariants && read <= maxImage, nil
+	})
 }
 
 // document returns a manifest of a repo, and its parsed content.
@@ -100,8 +101,8 @@ func (r *Reader) variant(
 	return v, nil
 }
 
-// Outline returns the platforms and the size of an image. For an index, it reads one of its
-// images for the size and no configuration, because the index lists the platforms.
+// Outline returns the platforms and the size of an image. For an index, it reads one of its images for the size. It
+// reads a configuration only of images for which the index names no platform.
 func (r *Reader) Outline(
 	ctx context.Context, repo resource.UID, digest string,
 ) (platforms []string, size int64, _ error) {
@@ -116,19 +117,27 @@ func (r *Reader) Outline(
 		}
 		return platforms, size, err
 	}
-	chosen := ""
-	for _, d := range doc.Manifests {
-		if d.Platform == nil || d.Platform.OS == "unknown" || len(platforms) == oci.MaxVariants {
-			continue
+	chosen, unnamed := "", 0
+	err = r.eachListed(ctx, repo, &doc, func(_ *oci.Document, d ocispec.Descriptor) (bool, error) {
+		var v registry.Variant
+		if d.Platform != nil {
+			v = platformOf(*d.Platform)
+		} else if unnamed++; unnamed <= maxUnnamed {
+			if v, err = r.unnamed(ctx, repo, d.Digest.String()); err != nil {
+				return false, err
+			}
 		}
-		v := registry.Variant{OS: d.Platform.OS, Architecture: d.Platform.Architecture, Variant: d.Platform.Variant}
+		if v.Platform() == "" {
+			return true, nil
+		}
 		platforms = append(platforms, v.Platform())
 		if chosen == "" || v.Architecture == DefaultArchitecture {
 			chosen = d.Digest.String()
 		}
-	}
-	if chosen == "" {
-		return platforms, size, nil
+		return len(platforms) < oci.MaxVariants, nil
+	})
+	if err != nil || chosen == "" {
+		return platforms, size, err
 	}
 	if _, doc, err = r.document(ctx, repo, chosen); err != nil {
 		if errors.Is(err, fault.NotFound) { // the index is sparse and the repo lacks this image
@@ -138,6 +147,19 @@ func (r *Reader) Outline(
 	}
 	size = doc.Size()
 	return platforms, size, nil
+}
+
+// unnamed describes an image for which the index names no platform. The result is empty if the manifest is not an
+// image, or if the repo lacks it.
+func (r *Reader) unnamed(ctx context.Context, repo resource.UID, digest string) (registry.Variant, error) {
+	m, doc, err := r.document(ctx, repo, digest)
+	if errors.Is(err, fault.NotFound) || err == nil && !m.IsImage() {
+		return registry.Variant{}, nil
+	}
+	if err != nil {
+		return registry.Variant{}, err
+	}
+	return r.variant(ctx, repo, digest, doc, nil)
 }
 
 // DefaultArchitecture is the architecture for requests that do not name one.

@@ -34,6 +34,9 @@ const (
 	AttestedImage = "vnd.docker.reference.digest"
 )
 
+// IndexTypes are the media types of an index.
+var IndexTypes = []string{ocispec.MediaTypeImageIndex, dockerIndex}
+
 // A Document is a parsed manifest of any kind: an OCI image or index, its Docker predecessors, or an unknown kind
 // with the same fields.
 type Document struct {

@@ -115,16 +115,15 @@ func (s *Store) SignaturesAbout(
 		annotation+predicate+`"`, n)
 }
 
-// SignedIndexes returns up to n digests of indexes in a repo that list a manifest and to which something is attached,
-// the oldest first.
+// SignedIndexes returns up to n digests of indexes in a repo that list a manifest, directly or through other indexes,
+// and to which something is attached, the oldest first.
 func (s *Store) SignedIndexes(ctx context.Context, repo resource.UID, digest string, n int) ([]string, error) {
-	return store.ReadColumn[string](ctx, s.Rows, `SELECT m.digest FROM `+registrydb.ManifestRefRows+` AS r
-		JOIN `+registrydb.ManifestRows+` AS m
-			ON m.repo = r.repo AND m.digest = r.digest
-		WHERE r.repo = $1 AND r.child = $2 AND r.child IS NOT NULL AND (
-			EXISTS (SELECT 1 FROM `+registrydb.ManifestRows+` AS a WHERE a.repo = r.repo AND a.subject = r.digest
+	return store.ReadColumn[string](ctx, s.Rows, `SELECT m.digest FROM `+registrydb.ManifestRows+` AS m
+		WHERE m.repo = $1 AND m.digest <> $2 AND m.digest IN (SELECT i.digest FROM `+registrydb.IndexesAbove(
+		registrydb.OneManifest)+` AS i) AND (
+			EXISTS (SELECT 1 FROM `+registrydb.ManifestRows+` AS a WHERE a.repo = m.repo AND a.subject = m.digest
 			AND a.subject <> '')
-			OR EXISTS (SELECT 1 FROM `+registrydb.TagRows+` AS t WHERE t.parent = r.repo AND t.name IN
-				(replace(r.digest, ':', '-'), replace(r.digest, ':', '-') || '.sig')))
+			OR EXISTS (SELECT 1 FROM `+registrydb.TagRows+` AS t WHERE t.parent = m.repo AND t.name IN
+				(replace(m.digest, ':', '-'), replace(m.digest, ':', '-') || '.sig')))
 		ORDER BY m.push_ms, m.digest LIMIT $3`, store.Segment(repo), digest, n)
 }

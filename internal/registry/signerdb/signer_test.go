@@ -153,10 +153,15 @@ var signerPromises = map[string]func(t *testing.T, s *registrytest.Store){
 		referred := index("referred")
 		registrytest.AddImage(t, s.RegistryStore, repo, "sha256-"+tagged.Digest[len("sha256:"):]+".sig", "signature")
 		registrytest.Push(t, s.RegistryStore, repo, registrytest.NewReferrer("referrer", referred))
+		now = now.Add(time.Second)
+		outer := registrytest.NewIndex("outer")
+		outer.Needs = []registry.Need{{Digest: tagged.Digest, Manifest: true}, {Digest: referred.Digest, Manifest: true}}
+		outer = registrytest.Push(t, s.RegistryStore, repo, outer)
+		registrytest.Push(t, s.RegistryStore, repo, registrytest.NewReferrer("of the outer index", outer))
 		got, err := s.SignedIndexes(t.Context(), repo.UID, image.Digest, 10)
 		testkit.Must(t, err)
-		if !slices.Equal(got, []string{tagged.Digest, referred.Digest}) {
-			t.Errorf("%v, want %v", got, []string{tagged.Digest, referred.Digest})
+		if want := []string{tagged.Digest, referred.Digest, outer.Digest}; !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
 		}
 	},
 }

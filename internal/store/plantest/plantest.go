@@ -124,7 +124,8 @@ func checkSQLite(t *testing.T, sh Shape, plan []string) {
 	text := strings.Join(plan, "\n")
 	var wrong []string
 	for _, line := range plan {
-		fine := strings.Contains(line, "json_each") || line == "SCAN r LEFT-JOIN" // reads the only role, after t
+		fine := strings.Contains(line, "json_each") || line == "SCAN r LEFT-JOIN" || // reads the only role, after t
+			slices.Contains(plan, "CO-ROUTINE "+strings.TrimPrefix(line, "SCAN ")) // reads the rows of a subquery
 		if strings.HasPrefix(line, "SCAN ") && !fine {
 			wrong = append(wrong, "scans a table")
 		}

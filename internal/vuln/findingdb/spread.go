@@ -73,7 +73,7 @@ func (s *Store) SpreadOf(ctx context.Context, groups []resource.UID, packages []
 
 // RunningDigests returns the digests in the inventories of an organization that belong
 // to one of its images for which has returns true, or to an index that lists such an
-// image.
+// image, directly or through other indexes.
 func (s *Store) RunningDigests(ctx context.Context, root resource.UID, has func(number int64) bool) ([]string, error) {
 	const digests = `(SELECT DISTINCT e.digest FROM inventory_entries AS e WHERE e.root = $1 AND e.digest <> '') AS d`
 	found := map[string]bool{}
@@ -81,9 +81,9 @@ func (s *Store) RunningDigests(ctx context.Context, root resource.UID, has func(
 		`SELECT d.digest, i.number FROM ` + digests + ` JOIN ` + imagedb.ImageRows + ` AS i
 			ON i.root = $1 AND i.digest = d.digest
 			WHERE i.number IS NOT NULL`,
-		`SELECT d.digest, i.number FROM ` + digests + ` JOIN ` + registrydb.ManifestRows + ` AS m ON m.digest = d.digest
-			JOIN ` + registrydb.ManifestRefRows + ` AS r ON r.repo = m.repo AND r.digest = m.digest AND r.child IS NOT NULL
-			JOIN ` + imagedb.ImageRows + ` AS i ON i.repo = r.repo AND i.digest = r.child WHERE i.root = $1
+		`SELECT b.origin, i.number FROM ` + registrydb.ManifestsBelow(`SELECT d.digest AS origin, m.repo AS repo,
+			m.digest AS digest FROM `+digests+` JOIN `+registrydb.ManifestRows+` AS m ON m.digest = d.digest`) + ` AS b
+			JOIN ` + imagedb.ImageRows + ` AS i ON i.repo = b.repo AND i.digest = b.digest WHERE i.root = $1
 			AND i.number IS NOT NULL`,
 	} {
 		err := s.Rows(ctx, text, []any{store.Segment(root)}, func(row store.Scanner) (bool, error) {
