@@ -6,6 +6,7 @@ ARGS     ?=
 FUZZTIME ?= 10s
 ROLLS    ?= 20
 HISTORIES ?= 10m
+PLAY ?= 10m
 
 # The race detector needs a C compiler, which a machine with Go may lack.
 ifneq ($(shell command -v $(firstword $(shell $(GO) env CC)) 2>/dev/null),)
@@ -144,6 +145,11 @@ soak: ## Load the server for an hour, kill it a thousand times, upgrade and step
 histories: ## Check for HISTORIES (10m) what three replicas answer while they are paused, cut off and slowed down
 	HOLDFAST_TEST_HISTORIES=$(HISTORIES) scripts/with-postgres \
 		$(GO) test -C test -count=1 -timeout 12h -v ./e2e -run 'TestHistories' $(ARGS)
+
+.PHONY: play
+play: ## Compare findings and refusals for PLAY (10m) on each engine with a model, while everything changes randomly
+	scripts/with-postgres $(GO) test -count=1 -timeout 12h -v ./internal/vuln/query -run 'TestVulnerabilities' \
+		-play=$(PLAY) $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (10s)
