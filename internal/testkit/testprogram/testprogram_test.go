@@ -42,7 +42,7 @@ func TestPrograms(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{"haproxy", "skopeo", "chromium"} {
+	for _, name := range []string{"haproxy", "skopeo", "podman", "ctr", "containerd", "chromium"} {
 		testprogram.Installed(t, name)
 	}
 	for _, name := range []string{"browser/node_modules/axe-core/axe.min.js", "oidc-provider/node_modules/oidc-provider"} {
