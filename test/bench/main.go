@@ -85,6 +85,7 @@ var sections = []section{
 	{"traces", program.Traces},
 	{"index", vulnerability.Indexing},
 	{"findings", vulnerability.Findings},
+	{"questions", vulnerability.Questions},
 	{"console", program.Console},
 	{"against", program.Against},
 }
