@@ -68,13 +68,20 @@ type Hits struct {
 	Advisories map[int64]NamedAdvisory // advisories of the matches, by key
 }
 
-// A hitReader reads hits. It decodes equal texts once.
+// A hitReader reads hits. It decodes equal texts once, and keeps equal sources once.
 type hitReader struct {
 	Hits
-	fixed map[string][]string
+	fixed   map[string][]string
+	sources map[string]string
 }
 
-func (r *hitReader) add(h Hit, fixed []byte) (err error) {
+func (r *hitReader) add(h Hit, fixed, openedBy []byte) (err error) {
+	source, ok := r.sources[string(openedBy)]
+	if !ok {
+		source = string(openedBy)
+		r.sources[source] = source
+	}
+	h.OpenedBy = source
 	known, ok := r.fixed[string(fixed)]
 	if !ok {
 		if err := json.Unmarshal(fixed, &known); err != nil {
@@ -91,21 +98,21 @@ func (r *hitReader) add(h Hit, fixed []byte) (err error) {
 // Hits returns the advisories in reach that affect packages. Unlike HitsOf, it is made for many packages: it does not
 // read the texts of advisories. It omits deleted advisories, even if the matcher has not removed their matches yet.
 func (s *Store) Hits(ctx context.Context, packages []int64, reach []resource.UID) (Hits, error) {
-	r := hitReader{Hits{map[int64][]Hit{}, map[int64]NamedAdvisory{}}, map[string][]string{}}
+	r := hitReader{Hits{map[int64][]Hit{}, map[int64]NamedAdvisory{}}, map[string][]string{}, map[string]string{}}
 	roots := rootKeys(reach)
 	for batch := range slices.Chunk(packages, keyBatch) {
 		q := store.Query{Engine: s.Engine}
-		text := fmt.Sprintf(`SELECT m.package, m.advisory, m.since_ms, m.score, m.vendor, m.fixed
+		text := fmt.Sprintf(`SELECT m.package, m.advisory, m.since_ms, m.score, m.vendor, m.fixed, m.opened_by
 			FROM %s AS s CROSS JOIN %s AS r
 			CROSS JOIN matches AS m WHERE m.package = s.v AND m.root = r.v`,
 			s.Engine.Unnest(&q, batch), s.Engine.Unnest(&q, roots))
 		err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var h Hit
-			var fixed []byte
-			if err := row.Scan(&h.Package, &h.Advisory, &h.Since, &h.Score, &h.Vendor, &fixed); err != nil {
+			var fixed, openedBy []byte
+			if err := row.Scan(&h.Package, &h.Advisory, &h.Since, &h.Score, &h.Vendor, &fixed, &openedBy); err != nil {
 				return false, err
 			}
-			return false, r.add(h, fixed)
+			return false, r.add(h, fixed, openedBy)
 		})
 		if err != nil {
 			return r.Hits, err
@@ -210,6 +217,42 @@ func (s *Store) Kinds(ctx context.Context, packages []int64) (map[int64]PackageK
 		}
 	}
 	return kinds, nil
+}
+
+// HitsAt returns the advisories in reach that affected packages at a time. Advisories that were deleted since then are
+// included.
+func (s *Store) HitsAt(ctx context.Context, packages []int64, reach []resource.UID, asOf int64) (Hits, error) {
+	found := Hits{map[int64][]Hit{}, map[int64]NamedAdvisory{}}
+	var roots []resource.UID
+	for _, g := range reach {
+		roots = append(roots, g.Root())
+	}
+	slices.Sort(roots)
+	roots = slices.Compact(roots)
+	hits, err := s.HitsOf(ctx, packages, roots)
+	if err != nil {
+		return found, err
+	}
+	// The past matches are read after the current ones. So a match that ends in between is in both results, and never
+	// in neither.
+	past, err := s.PastHitsOf(ctx, packages, roots, asOf)
+	if err != nil {
+		return found, err
+	}
+	hits = slices.DeleteFunc(append(hits, past...), func(h Hit) bool { return h.Since > asOf })
+	var keys []int64
+	for _, h := range hits {
+		keys = append(keys, h.Advisory)
+	}
+	slices.Sort(keys)
+	named, err := s.Named(ctx, slices.Compact(keys))
+	for _, h := range hits {
+		if a, ok := named[h.Advisory]; ok && store.Covered(reach, a.UID.Parent()) {
+			found.ByPackage[h.Package] = append(found.ByPackage[h.Package], h)
+			found.Advisories[h.Advisory] = a
+		}
+	}
+	return found, err
 }
 
 // HitsSince returns the advisories in reach that affect packages, or affected them

@@ -116,10 +116,8 @@ func (y stay) ended(
 			over = append(over, h)
 		}
 	}
-	byUID := finding.ByUID(advisories)
 	for _, mentions := range finding.ByVulnerability(over, advisories) {
 		v := finding.New(registry.ImagePackage{Package: p}, mentions, advisories)
-		v.Describe(byUID)
 		v.State = finding.StateClosed
 		for _, m := range mentions {
 			if c, _ := y.end(m.Hit); c.CloseTime.After(v.CloseTime) {

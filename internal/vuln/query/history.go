@@ -91,28 +91,15 @@ func (s *Service) tagsOf(ctx context.Context, repo resource.UID, digest string, 
 	return known[digest], err
 }
 
-// hitsAt returns the matches that packages had at a time with advisories in reach, and these advisories by key. A zero
-// time means now.
+// hitsAt returns the matches that packages had at a time with advisories in reach, and the names of these advisories.
+// A zero time means now.
 func (s *Service) hitsAt(
 	ctx context.Context, packages []int64, reach []resource.UID, asOf time.Time,
-) ([]findingdb.Hit, map[int64]vuln.Advisory, error) {
-	hits, err := s.packages.HitsOf(ctx, packages, finding.Organizations(reach))
-	if err != nil {
-		return nil, nil, err
-	}
+) (findingdb.Hits, error) {
 	if asOf.IsZero() {
-		advisories, err := finding.VisibleAdvisories(ctx, s.advisories, hits, reach)
-		return hits, advisories, err
+		return s.packages.Hits(ctx, packages, reach)
 	}
-	// The past matches are read after the current ones. So a match that ends in between is in both results, and never
-	// in neither.
-	past, err := s.packages.PastHitsOf(ctx, packages, finding.Organizations(reach), store.MS(asOf))
-	if err != nil {
-		return nil, nil, err
-	}
-	hits = slices.DeleteFunc(append(hits, past...), func(h findingdb.Hit) bool { return h.Since > store.MS(asOf) })
-	advisories, err := s.everVisible(ctx, hits, reach)
-	return hits, advisories, err
+	return s.packages.HitsAt(ctx, packages, reach, store.MS(asOf))
 }
 
 // everVisible is like finding.VisibleAdvisories, but also returns deleted advisories, with their stored names.

@@ -3,15 +3,16 @@ package query
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
-	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
 // inStates reports whether v is one of the wanted states. If wanted is empty, the open and the excepted state are
@@ -81,14 +82,14 @@ func (s *Service) List(
 	if k.Answer, err = s.imageCoverage(ctx, k, seen); err != nil {
 		return zero, k, err
 	}
-	listed, advisories, err := s.findingsAt(ctx, k.StoredImage, found, f.At)
+	listed, err := s.findingsAt(ctx, k.StoredImage, found, f.At)
 	if err != nil {
 		return zero, k, err
 	}
 	if err := s.judgeAt(ctx, i.Repo, k.Digest, listed, f.At, asOf); err != nil {
 		return zero, k, err
 	}
-	finding.Advise(pointers(listed), advisories)
+	current := len(listed)
 	if slices.Contains(f.States, finding.StateClosed) {
 		closed, err := s.closed(ctx, i, &k, found, listed)
 		if err != nil {
@@ -96,12 +97,20 @@ func (s *Service) List(
 		}
 		listed = append(listed, closed...)
 	}
-	if err := s.addExploits(ctx, pointers(listed)); err != nil {
+	judged := pointers(listed)
+	if err := s.addExploits(ctx, judged); err != nil {
 		return zero, k, err
 	}
-	listed = slices.DeleteFunc(listed, func(v finding.Finding) bool { return !f.has(v) })
-	out := page.Finish(s.pages, req, page.Cut(listed, req, finding.Finding.Key))
-	return out, k, s.addRecords(ctx, pointers(out.Items), false)
+	matching := slices.DeleteFunc(slices.Clone(judged), func(v *finding.Finding) bool { return !f.has(*v) })
+	got := page.Cut(matching, req, (*finding.Finding).Key)
+	if err := s.describe(ctx, got.Items, judged[:current]); err != nil {
+		return zero, k, err
+	}
+	items := make([]finding.Finding, len(got.Items))
+	for n, v := range got.Items {
+		items[n] = *v
+	}
+	return page.Finish(s.pages, req, page.With(got, items)), k, nil
 }
 
 // pointers returns pointers to the elements of findings.
@@ -122,48 +131,74 @@ type selection struct {
 // findings returns the findings of an image: its packages with the advisories that affect them and that the caller may
 // see.
 func (s *Service) findings(ctx context.Context, found registry.Inspection) ([]finding.Finding, error) {
-	findings, _, err := s.findingsAt(ctx, registry.StoredImage{}, found, time.Time{})
-	return findings, err
+	findings, err := s.findingsAt(ctx, registry.StoredImage{}, found, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	return findings, s.describe(ctx, pointers(findings), nil)
 }
 
 // findingsAt is like findings, but at a given time. A zero time means now. The first-seen time of a finding is never
-// before the inspection of the image. It also returns the advisories.
+// before the inspection of the image. findingsAt does not read the texts of advisories, which describe adds, because
+// decoding them takes most of the time, and a page shows few findings.
 func (s *Service) findingsAt(
 	ctx context.Context, i registry.StoredImage, found registry.Inspection, asOf time.Time,
-) (findings []finding.Finding, _ map[resource.UID]vuln.Advisory, _ error) {
+) (findings []finding.Finding, _ error) {
 	reach, err := s.authz.Reach(ctx, resource.AdvisoriesList)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	ids := found.IDs()
-	hits, advisories, err := s.hitsAt(ctx, ids, reach, asOf)
+	hits, err := s.hitsAt(ctx, found.IDs(), reach, asOf)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	known, err := s.packages.ByID(ctx, ids)
+	known, err := s.packages.ByID(ctx, slices.Collect(maps.Keys(hits.ByPackage)))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	byUID := finding.ByUID(advisories)
 	places := map[registry.Package]registry.ImagePackage{}
 	for _, p := range found.Packages {
 		places[p.Package] = p
 	}
-	byPackage := map[int64][]findingdb.Hit{}
-	for _, h := range hits {
-		if _, ok := advisories[h.Advisory]; ok {
-			byPackage[h.Package] = append(byPackage[h.Package], h)
-		}
-	}
-	for id, matched := range byPackage {
+	advisories := named(hits.Advisories)
+	for id, matched := range hits.ByPackage {
 		for _, mentions := range finding.ByVulnerability(matched, advisories) {
 			v := finding.New(places[known[id]], mentions, advisories)
-			v.Describe(byUID)
 			if v.FirstSeen.Before(i.IndexTime) {
 				v.FirstSeen = i.IndexTime
 			}
 			findings = append(findings, v)
 		}
 	}
-	return findings, byUID, s.addRecords(ctx, pointers(findings), true)
+	return findings, s.addRecords(ctx, pointers(findings), true)
+}
+
+// describe adds titles and ratings to findings. If all is set, it adds the advice, too. all are all findings of the
+// packages.
+func (s *Service) describe(ctx context.Context, findings, all []*finding.Finding) error {
+	shown := map[registry.Package]bool{}
+	for _, v := range findings {
+		shown[v.Package.Package] = true
+	}
+	advised := slices.DeleteFunc(slices.Clone(all), func(v *finding.Finding) bool { return !shown[v.Package.Package] })
+	var keys []int64
+	for _, v := range slices.Concat(findings, advised) {
+		for _, uid := range v.Advisories {
+			keys = append(keys, store.Segment(uid))
+		}
+	}
+	slices.Sort(keys)
+	read, err := s.advisories.AdvisoriesByKey(ctx, slices.Compact(keys))
+	if err != nil {
+		return err
+	}
+	advisories := make(map[resource.UID]vuln.Advisory, len(read))
+	for _, a := range read {
+		advisories[a.UID] = a
+	}
+	for _, v := range findings {
+		v.Describe(advisories)
+	}
+	finding.Advise(advised, advisories)
+	return s.addRecords(ctx, findings, false)
 }
