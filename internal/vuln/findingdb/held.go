@@ -2,7 +2,6 @@ package findingdb
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -68,13 +67,19 @@ func (i ImageSet) Len() (n int) {
 	return n
 }
 
-// Key returns a digest that identifies the images.
-func (i ImageSet) Key() [sha256.Size]byte {
-	h := sha256.New()
-	for _, chunk := range slices.Sorted(maps.Keys(i.chunks)) {
-		fmt.Fprintf(h, "%d %x\n", chunk, i.chunks[chunk].Encode())
+// Added returns the images that are in i and not in earlier. ok is false if earlier has images that are not in i.
+func (i ImageSet) Added(earlier ImageSet) (added ImageSet, ok bool) {
+	added.chunks = map[int64]*bitmap.Set{}
+	for chunk, current := range i.chunks {
+		fresh := *current
+		if before := earlier.chunks[chunk]; before != nil {
+			fresh.Minus(before)
+		}
+		if fresh.Len() > 0 {
+			added.chunks[chunk] = &fresh
+		}
 	}
-	return [sha256.Size]byte(h.Sum(nil))
+	return added, i.Len()-added.Len() == earlier.Len()
 }
 
 // PackagesOf returns the packages in the files and SBOMs of images.

@@ -2,7 +2,6 @@ package query
 
 import (
 	"context"
-	"crypto/sha256"
 	"slices"
 	"strings"
 	"time"
@@ -48,7 +47,7 @@ type FeedVersion struct {
 const (
 	maxShownFeeds = 100              // maximum number of feeds in an answer, the oldest first
 	countsKept    = 30 * time.Second // time for which the counts of packages in many images are reused
-	countsCached  = 1024             // number of sets of images whose counts are cached
+	countsCached  = 64               // number of sets of images whose counts are cached, with the IDs of their packages
 )
 
 // completeCoverage adds the feeds and the extent. It is the last step of every answer about findings. byAdvisory is
@@ -113,15 +112,17 @@ func (c *AnswerCoverage) addImage(state registry.ImageState) {
 
 // A cachedCount contains the number of packages of each kind in a set of images.
 type cachedCount struct {
-	history int64     // result of store.DB.History when the packages were counted
-	time    time.Time // time of the count
-	images  [sha256.Size]byte
-	kinds   map[findingdb.PackageKind]int
+	history  int64     // result of store.DB.History when the packages were counted
+	time     time.Time // time of the first count; the packages of later images were counted since then
+	images   findingdb.ImageSet
+	packages []int64 // IDs of the packages, in order
+	kinds    map[findingdb.PackageKind]int
 }
 
 // CoverageOf returns the coverage of an answer about all images in reach, with or without a tag. Counting the packages
-// of many images takes long, so the counts are reused for half a minute, unless the images have changed. byAdvisory is
-// false if the answer does not depend on advisories.
+// takes long if there are many images, so the counts are reused for half a minute. The packages of new images are added
+// to them. If an image was removed, all packages are counted again. byAdvisory is false if the answer does not depend
+// on advisories.
 func (s *Service) CoverageOf(ctx context.Context, reach []resource.UID, byAdvisory bool) (c AnswerCoverage, _ error) {
 	seen, err := s.authz.Reach(ctx, resource.AdvisoriesList)
 	if err != nil {
@@ -152,9 +153,12 @@ func (s *Service) countPackages(
 	ctx context.Context, reach []resource.UID, images findingdb.ImageSet,
 ) (c cachedCount, _ error) {
 	key := strings.Join(sortedTexts(reach), " ")
-	c = cachedCount{history: s.packages.History(), time: s.packages.Time(), images: images.Key()}
+	current := s.packages.Time()
 	known, ok := s.counts.Get(key)
-	if ok && known.history == c.history && known.images == c.images && c.time.Sub(known.time) < countsKept {
+	added, only := images.Added(known.images)
+	if !ok || !only || known.history != s.packages.History() || current.Sub(known.time) >= countsKept {
+		known, added = cachedCount{history: s.packages.History(), time: current}, images
+	} else if added.Len() == 0 {
 		return known, nil
 	}
 	done, err := s.turns.Wait(ctx, reach)
@@ -162,14 +166,25 @@ func (s *Service) countPackages(
 		return c, err
 	}
 	defer done()
-	ids, err := s.packages.PackagesOf(ctx, images)
+	ids, err := s.packages.PackagesOf(ctx, added)
 	if err != nil {
 		return c, err
 	}
-	if c.kinds, err = s.packages.CountKinds(ctx, ids); err == nil {
-		s.counts.Add(key, c)
+	ids = slices.DeleteFunc(ids, func(id int64) bool {
+		_, counted := slices.BinarySearch(known.packages, id)
+		return counted
+	})
+	c = known
+	if c.kinds, err = s.packages.CountKinds(ctx, ids); err != nil {
+		return c, err
 	}
-	return c, err
+	for kind, n := range known.kinds {
+		c.kinds[kind] += n
+	}
+	c.images, c.packages = images, slices.Concat(known.packages, ids)
+	slices.Sort(c.packages)
+	s.counts.Add(key, c)
+	return c, nil
 }
 
 func sortedTexts(uids []resource.UID) (texts []string) {
