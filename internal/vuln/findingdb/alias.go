@@ -25,11 +25,12 @@ type AliasSets struct {
 	names         map[string]int64  // vulnerability of a new name, by the name's key
 	text          map[string]string // text of a new name, by the name's key
 	merged        []int64           // vulnerabilities that were merged into others
+	unchanged     map[int64]bool    // stored advisories whose names and fixes stay the same, by the advisory's key
 }
 
 func newAliasSets() AliasSets {
 	return AliasSets{before: map[int64][]int64{}, after: map[int64][]int64{}, into: map[int64]int64{},
-		names: map[string]int64{}, text: map[string]string{}}
+		names: map[string]int64{}, text: map[string]string{}, unchanged: map[int64]bool{}}
 }
 
 // SetsOf returns the vulnerabilities that an advisory describes after the change, in order.
@@ -142,7 +143,10 @@ func (t Tx) joinAliases(ctx context.Context, called map[int64]NamedAdvisory, c *
 		return err
 	}
 	for key, a := range stored {
-		if _, ok := called[key]; ok {
+		if v, ok := called[key]; ok {
+			if sets := c.Sets.before[key]; len(sets) > 0 && a.equal(v) {
+				c.Sets.after[key], c.Sets.unchanged[key] = sets, true
+			}
 			continue
 		}
 		c.Advisories[key] = a
@@ -270,6 +274,14 @@ func (t Tx) named(ctx context.Context, keys []int64) (map[int64]NamedAdvisory, e
 		CROSS JOIN matched_advisories AS a WHERE a.advisory = s.v`, t.DB.Engine.Unnest(&q, keys)), q.Args...)
 }
 
+// equal reports whether two advisories have the same UID, ID, other names and fixes, in any order.
+func (a NamedAdvisory) equal(b NamedAdvisory) bool {
+	matches := func(x, y []string) bool {
+		return slices.Equal(slices.Sorted(slices.Values(x)), slices.Sorted(slices.Values(y)))
+	}
+	return a.UID == b.UID && a.Names[0] == b.Names[0] && matches(a.Names, b.Names) && matches(a.Fixes, b.Fixes)
+}
+
 // readNamed reads advisories with the columns advisory, uid, names and fixes, by key.
 func readNamed(ctx context.Context, rows store.Reader, text string, args ...any) (map[int64]NamedAdvisory, error) {
 	byKey := map[int64]NamedAdvisory{}
@@ -304,11 +316,15 @@ func decodeNamed(uid resource.UID, names, fixes []byte) (a NamedAdvisory, err er
 	return a, nil
 }
 
-// saveAliases stores the names of advisories and their vulnerabilities.
+// saveAliases stores the names of advisories and their vulnerabilities. It writes nothing about an unchanged advisory:
+// mergeSets replaces the numbers of merged vulnerabilities.
 func (t Tx) saveAliases(ctx context.Context, called map[int64]NamedAdvisory, a AliasSets) error {
 	var rows, names, described [][]any
 	for _, key := range slices.Sorted(maps.Keys(called)) {
 		v := called[key]
+		if a.unchanged[key] {
+			continue
+		}
 		text, err := json.Marshal(vuln.JoinRelations(v.Names, v.Fixes))
 		if err != nil {
 			return err
@@ -325,6 +341,9 @@ func (t Tx) saveAliases(ctx context.Context, called map[int64]NamedAdvisory, a A
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(a.after)) {
+		if a.unchanged[key] {
+			continue
+		}
 		for _, set := range a.SetsOf(key) {
 			described = append(described, []any{set, key})
 		}
@@ -382,5 +401,6 @@ func (t Tx) ConvertAdvisories(ctx context.Context, n int) (map[int64]NamedAdviso
 	if err := t.joinAliases(ctx, stored, &c); err != nil {
 		return nil, err
 	}
+	clear(c.Sets.unchanged) // because the column fixes must be written
 	return stored, t.saveAliases(ctx, stored, c.Sets)
 }
