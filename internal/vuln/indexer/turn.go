@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 )
 
-// A worker inspects images of other tenants after a time, even if its image takes longer. The image that takes longer is
-// then handed over: its inspection continues beside the worker. As many images as there are workers can be handed over,
-// at most one of each tenant. If there is no room, the inspection is stopped, its cost is charged, and the image waits
-// for a turn. So nobody waits longer than that for the images of others, and the number of children is bounded.
+// If the inspection of an image takes longer than a turn, and other tenants wait, the worker hands the image over: the
+// inspection continues in its own goroutine, and the worker takes the next image. As many images as there are workers
+// can be handed over, at most one for each tenant. If there is no room, the inspection is stopped, its cost is charged,
+// and the image waits for a turn. So tenants wait at most a turn for each other, and the number of children is bounded.
 
 const turn = 10 * time.Second
 

@@ -51,8 +51,8 @@ func (r *slowReader) counts(tenant registry.Repo) (reading, stopped int) {
 	return r.reading[string(tenant.UID.Root())], r.stopped[string(tenant.UID.Root())]
 }
 
-// TestAttackLongImages: two tenants push images whose inspection does not end. A server with one worker goes on with one
-// of them, stops the other and charges it, and inspects the image of a third tenant.
+// TestAttackLongImages: two tenants push images whose inspection does not end. A server with one worker continues with
+// one image, stops the other and charges its cost, and inspects the image of a third tenant.
 func TestAttackLongImages(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		quiet := slog.New(slog.DiscardHandler)

@@ -125,10 +125,15 @@ func confine(l Limits, folder string) error {
 	return denySystemCalls()
 }
 
-// yield gives all threads of a process the lowest priority for processors and disks: the kernel runs them only while
-// nothing else needs the processor. Threads that the process starts later inherit it, and the process cannot raise it.
-// A thread that has the old priority may start another one, so the threads are listed until all have the lowest.
-func yield(pid int) {
+// yield lowers the priority of all threads of a process. If idle is true, they get the lowest priority for processors
+// and disks: the kernel runs them only when nothing else needs the processor. Threads that the process starts later
+// inherit the priority, and the process cannot raise it. A thread that has the old priority may start another one, so
+// the threads are listed until all have the new one.
+func yield(pid int, idle bool) {
+	want := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: 10}
+	if idle {
+		want.Policy, want.Nice = unix.SCHED_IDLE, 19
+	}
 	for range 100 { // a bound in case that the system denies the change
 		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // cannot fail, because the pattern is valid
 		changed := false
@@ -137,19 +142,31 @@ func yield(pid int) {
 			if err != nil {
 				continue
 			}
-			if current, err := unix.SchedGetAttr(id, 0); err != nil || current.Policy == unix.SCHED_IDLE {
+			current, err := unix.SchedGetAttr(id, 0)
+			if err != nil || current.Policy == want.Policy && (idle || current.Nice == want.Nice) {
 				continue
 			}
 			// Failures are harmless, because the limits of a child hold at any priority.
-			_ = unix.Setpriority(unix.PRIO_PROCESS, id, 19)
+			_ = unix.Setpriority(unix.PRIO_PROCESS, id, int(want.Nice))
 			_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ioprioProcess, uintptr(id), ioprioIdle)
-			changed = unix.SchedSetAttr(id, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE,
-				Nice: 19}, 0) == nil || changed
+			changed = unix.SchedSetAttr(id, &want, 0) == nil || changed
 		}
 		if !changed {
 			return
 		}
 	}
+}
+
+// runnable reports whether a thread of a process runs or waits for a processor.
+func runnable(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // cannot fail, because the pattern is valid
+	for _, t := range threads {
+		text, _ := os.ReadFile(t) // fails if the thread has ended
+		if i := strings.LastIndexByte(string(text), ')'); i >= 0 && strings.HasPrefix(string(text[i:]), ") R") {
+			return true
+		}
+	}
+	return false
 }
 
 // Arguments of ioprio_set: the kind of the second argument, and the class idle.

@@ -21,7 +21,9 @@ func confinedStarts() []*syscall.SysProcAttr { return []*syscall.SysProcAttr{{}}
 
 func widen(*os.File) {}
 
-func yield(int) {}
+func yield(int, bool) {}
+
+func runnable(int) bool { return false }
 
 func processorOf(int) time.Duration { return 0 }
 

@@ -147,6 +147,7 @@ const clockFactor = 10
 
 var (
 	errSlow     = errors.New("the child took too long")
+	errStarved  = errors.New("the child hardly got processor time")
 	errBusy     = errors.New("the machine is too busy to read the image in time")
 	errNotReady = errors.New("the main function of this program does not call inspect.IsChild first")
 )

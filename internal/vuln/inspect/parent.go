@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -27,6 +28,12 @@ const (
 	maxComplaint = 4 << 10  // maximum number of bytes that are kept from the child's standard error
 	exitDelay    = 5 * time.Second
 	costPrefix   = `{"Layer":` // beginning of a line of output that is not the answer
+)
+
+// A child is starved if it needs a processor in so many samples and hardly gets one.
+const (
+	sampleEvery    = 250 * time.Millisecond
+	starvedSamples = 20
 )
 
 // A child reads several images if these limits allow it.
@@ -91,20 +98,23 @@ type child struct {
 	tenant string    // tenant of all images that the child reads
 	limits Limits    // limits that the child has set for itself when it read its first image
 	born   time.Time // time of the start
+	urgent bool      // whether the child has a higher priority, because other children were starved
 	served int       // number of images that the child has read, including the current one
 
 	request request
 	begun   time.Duration // processor time that the child had used before the current image
+	starved atomic.Bool   // whether the child was killed because it was starved
 }
 
 // newChild starts a child in a new folder.
-func newChild(tenant string, limits Limits) (*child, error) {
+func newChild(tenant string, limits Limits, urgent bool) (*child, error) {
 	removeStale(time.Duration(limits.Seconds) * time.Second * (clockFactor + 1))
 	folder, err := os.MkdirTemp("", folderPrefix)
 	if err != nil {
 		return nil, err
 	}
-	c := &child{name: childName, starts: confinedStarts(), folder: folder, tenant: tenant, limits: limits}
+	c := &child{name: childName, starts: confinedStarts(), folder: folder, tenant: tenant, limits: limits,
+		urgent: urgent}
 	if err := c.start(); err != nil {
 		_ = os.RemoveAll(folder)
 		return nil, err
@@ -134,7 +144,7 @@ func (c *child) start() error {
 		stop()
 		return fmt.Errorf("start the child that reads images: %w", err)
 	}
-	yield(c.cmd.Process.Pid)
+	yield(c.cmd.Process.Pid, !c.urgent)
 	return nil
 }
 
@@ -198,6 +208,9 @@ func (c *child) run(ctx context.Context, layers []Layer, req request) (Result, e
 			c.stop() // the child would otherwise wait for more input
 		}
 	}()
+	if !c.urgent {
+		go c.watch(feeding)
+	}
 	output, answered := c.read()
 	if !answered {
 		c.close()
@@ -211,6 +224,9 @@ func (c *child) run(ctx context.Context, layers []Layer, req request) (Result, e
 	if fedErr != nil {
 		return r, fedErr
 	}
+	if !answered && c.starved.Load() && ctx.Err() == nil {
+		return r, errStarved
+	}
 	if !answered {
 		return r, c.withCosts(c.died(ctx), r.Layers)
 	}
@@ -220,6 +236,24 @@ func (c *child) run(ctx context.Context, layers []Layer, req request) (Result, e
 		c.close()
 	}
 	return answer, c.withCosts(err, r.Layers)
+}
+
+// watch kills the child if it is starved: if it needs a processor and hardly gets one, because the machine is busy. It
+// samples the child until ctx ends.
+func (c *child) watch(ctx context.Context) {
+	for used, hungry := c.total(), 0; hungry < starvedSamples; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(sampleEvery):
+		}
+		before := used
+		if used = c.total(); used-before < sampleEvery/20 && runnable(c.cmd.Process.Pid) {
+			hungry++
+		}
+	}
+	c.starved.Store(true)
+	c.stop()
 }
 
 // awaitFeed waits until feed has returned, and returns its error. If the child has ended, or has answered without

@@ -9,8 +9,10 @@ import (
 	"time"
 )
 
-// keepIdle is the time for which a Pool keeps a child without work.
-const keepIdle = 30 * time.Second
+const (
+	keepIdle   = 30 * time.Second // time for which a Pool keeps a child without work
+	stayUrgent = time.Minute      // time for which new children are urgent after a child was starved
+)
 
 // A Pool reads images in children, and keeps children for further images, because starting a child costs several times
 // as much as reading a small image.
@@ -25,7 +27,8 @@ type Pool struct {
 	Keep int // maximum number of children without work
 
 	mu     sync.Mutex
-	idle   []*child // the least recently used first
+	idle   []*child  // the least recently used first
+	urgent time.Time // time until which new children are urgent, because other children were starved
 	closed bool
 }
 
@@ -80,35 +83,38 @@ func (p *Pool) SBOM(ctx context.Context, tenant string, document Layer, image st
 }
 
 // read reads an image or a document in a child of the tenant. If a reused child fails, an earlier image may be the
-// cause, so a new child reads it again.
+// cause, so a new child reads it again. If a child was starved, an urgent one reads it again.
 func (p *Pool) read(ctx context.Context, tenant string, layers []Layer, req request) (Result, error) {
-	if c := p.take(tenant, req.Limits); c != nil {
-		r, err := p.run(ctx, c, layers, req)
-		if reason := (*NotUnderstood)(nil); !errors.As(err, &reason) || !reason.crashed {
-			return r, err
+	var used time.Duration
+	fresh := false // whether a new child is needed
+	for {
+		if ctx.Err() != nil {
+			return Result{Processor: used}, context.Cause(ctx)
 		}
-		used := r.Processor
-		r, err = p.start(ctx, tenant, layers, req)
-		return addProcessor(r, err, used)
+		c, err := p.take(tenant, req.Limits, fresh)
+		if err != nil {
+			return Result{Processor: used}, err
+		}
+		reused := c.served > 0
+		r, err := p.run(ctx, c, layers, req)
+		reason := (*NotUnderstood)(nil)
+		crashed := errors.As(err, &reason) && reason.crashed
+		if !errors.Is(err, errStarved) && !(reused && crashed) {
+			return addProcessor(r, err, used)
+		}
+		used += r.Processor
+		fresh = fresh || crashed
 	}
-	return p.start(ctx, tenant, layers, req)
-}
-
-// start reads an image in a new child.
-func (p *Pool) start(ctx context.Context, tenant string, layers []Layer, req request) (Result, error) {
-	if err := ctx.Err(); err != nil {
-		return Result{}, context.Cause(ctx)
-	}
-	c, err := newChild(tenant, req.Limits)
-	if err != nil {
-		return Result{}, err
-	}
-	return p.run(ctx, c, layers, req)
 }
 
 // run reads an image in a child, and then keeps or closes the child.
 func (p *Pool) run(ctx context.Context, c *child, layers []Layer, req request) (Result, error) {
 	r, err := c.run(ctx, layers, req)
+	if errors.Is(err, errStarved) {
+		p.mu.Lock()
+		p.urgent = time.Now().Add(stayUrgent)
+		p.mu.Unlock()
+	}
 	if c.reusable(r) && c.clear() == nil {
 		p.put(c)
 	} else {
@@ -126,17 +132,19 @@ func addProcessor(r Result, err error, used time.Duration) (Result, error) {
 	return r, err
 }
 
-// take removes a child of a tenant with these limits from the pool. It returns nil if there is none.
-func (p *Pool) take(tenant string, limits Limits) *child {
+// take removes a child of a tenant with these limits from the pool, or starts one.
+func (p *Pool) take(tenant string, limits Limits, fresh bool) (*child, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	urgent := time.Now().Before(p.urgent)
 	for i, c := range slices.Backward(p.idle) {
-		if c.tenant == tenant && c.limits == limits && c.alive() {
+		if !fresh && c.tenant == tenant && c.limits == limits && c.urgent == urgent && c.alive() {
 			p.idle = slices.Delete(p.idle, i, i+1)
-			return c
+			p.mu.Unlock()
+			return c, nil
 		}
 	}
-	return nil
+	p.mu.Unlock()
+	return newChild(tenant, limits, urgent)
 }
 
 // put adds a child without work to the pool. If the pool has too many, it closes the least recently used child.
