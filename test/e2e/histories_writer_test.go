@@ -65,6 +65,7 @@ type historyWrite struct {
 	item    func(n int) string
 	write   func(ctx context.Context, a *historyAuthor, item string) writeOutcome
 	list    func(group procGroup) string // path of the list of written items
+	gives   bool                         // whether the write gives access without an end, which needs such access
 }
 
 // A historyAuthor is a guest that writes to one replica.
@@ -96,7 +97,7 @@ func pushIndex(ctx context.Context, api *procClient, path string) int {
 
 var historyWrites = []historyWrite{
 	{
-		name: "grant", host: procBase,
+		name: "grant", host: procBase, gives: true,
 		item: func(n int) string { return string(resource.UserUID("https://people.example", fmt.Sprint("friend", n))) },
 		write: func(ctx context.Context, a *historyAuthor, item string) writeOutcome {
 			viewer := resource.ManagedRoleUID("viewer")
@@ -107,7 +108,7 @@ var historyWrites = []historyWrite{
 		},
 	},
 	{
-		name: "invite", host: procBase,
+		name: "invite", host: procBase, gives: true,
 		item: func(n int) string { return fmt.Sprintf("friend%d@people.example", n) },
 		write: func(ctx context.Context, a *historyAuthor, item string) writeOutcome {
 			viewer := resource.ManagedRoleUID("viewer")
@@ -313,7 +314,11 @@ func (h *histories) writer(ctx context.Context, w historyWrite) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	kind := slices.Sorted(maps.Keys(historyToggles))[c.key%len(historyToggles)]
+	kinds := slices.Sorted(maps.Keys(historyToggles))
+	if w.gives {
+		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == historyExpiry })
+	}
+	kind := kinds[c.key%len(kinds)]
 	historyToggles[kind](c, life, group.UID, identity, useGrant, func() {
 		c.counted("revocations: " + kind)
 		c.list(group, w)
@@ -328,6 +333,8 @@ func (h *histories) writer(ctx context.Context, w historyWrite) {
 	}
 }
 
+const historyExpiry = "grant expired"
+
 // historyToggles are the ways in which the access of a writing guest begins and ends. Each calls granted and revoked
 // after each change, until ctx ends or the outcome of a request is unknown.
 var historyToggles = map[string]func(
@@ -339,8 +346,8 @@ var historyToggles = map[string]func(
 		body := map[string]any{"identityUid": identity, "roleUid": resource.OwnerRole}
 		c.toggle(ctx, 0, group, body, granted, revoked)
 	},
-	"role reduced":  (*historyClient).toggleRole,
-	"grant expired": (*historyClient).toggleExpiring,
+	"role reduced": (*historyClient).toggleRole,
+	historyExpiry:  (*historyClient).toggleExpiring,
 }
 
 // toggleRole gives a guest a role without the necessary capabilities, and then extends and reduces the role.
