@@ -195,7 +195,10 @@ func (c *child) close() {
 // run feeds an image to the child and returns the answer. If the child must not read another image, it has ended when
 // run returns. The result has the cost of the image even if there is an error.
 func (c *child) run(ctx context.Context, layers []Layer, req request) (Result, error) {
-	c.begun, c.request = c.total(), req
+	c.request = req
+	if c.served > 0 { // the first image pays for the start, which counts towards the limit of the process
+		c.begun = c.total()
+	}
 	c.served++
 	feeding, cancel := context.WithCancel(ctx)
 	defer cancel()
