@@ -129,7 +129,10 @@ func index(ctx context.Context, frames *frameReader, req request, report func(La
 	if unread := stack.Unread(); len(unread) > 0 {
 		return answer{Unread: unread}
 	}
-	found := finder.Finish(stack)
+	found, err := finder.Finish(stack)
+	if err != nil {
+		return answer{NotUnderstood: short(fmt.Sprintf("the image is %v", err))}
+	}
 	return answer{Result: &Result{Distribution: found.Distribution, Packages: found.Packages,
 		Warnings: found.Warnings, Version: Version}}
 }

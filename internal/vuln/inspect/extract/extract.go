@@ -35,7 +35,8 @@ type Claim struct {
 	owner    string   // the dpkg package whose files are listed, with or without the package's architecture
 	files    []uint64 // hashes of the paths of owner's files
 	release  *Distribution
-	linked   bool // whether the packages count only if a symbolic link in node_modules leads to the file
+	linked   bool   // whether the claim counts only if a symbolic link in node_modules leads to the file
+	warning  string // warning about a linked file, which also counts only then
 }
 
 // An entry is a package before the distribution is known.
@@ -88,25 +89,34 @@ func (f *Finder) WantsLink(path string) bool { return isNodeFolder(path) }
 
 // Visit implements layer.Visitor. If a file cannot be read, it adds a warning.
 func (f *Finder) Visit(ctx context.Context, file *layer.File, before *Claim) (*Claim, bool, error) {
-	merged := &Claim{layer: file.Layer}
-	found := false
 	info := &fileInfo{file.Path, file.Mode, file.Size}
+	merged := &Claim{layer: file.Layer, linked: isPackageJSON(info) && !isNodeFolder(path.Dir(file.Path))}
+	found := false
+	report := func(reader string, err error) {
+		if !merged.linked {
+			f.warn(warning(file.Path, reader, err))
+			return
+		}
+		merged.warning, found = warning(file.Path, reader, err), true
+	}
 	for _, r := range f.readers {
 		if !r.wants(info) {
 			continue
 		}
 		c, err := r.safely(ctx, file)
 		if err != nil {
-			f.warn(file.Path, r.name, err)
+			report(r.name, err)
 		}
 		if c == nil {
 			continue
 		}
 		found = true
 		for _, e := range c.packages {
-			if f.keep(e, file) {
-				merged.packages = append(merged.packages, e)
+			if err := place(e, file); err != nil {
+				report("package", err)
+				continue
 			}
+			merged.packages = append(merged.packages, e)
 		}
 		if c.owner != "" {
 			merged.owner, merged.files = c.owner, c.files
@@ -115,10 +125,12 @@ func (f *Finder) Visit(ctx context.Context, file *layer.File, before *Claim) (*C
 			merged.release = c.release
 		}
 	}
-	if f.packages += len(merged.packages); f.packages > f.limits.Packages {
-		return nil, false, fmt.Errorf("%w of %d packages", layer.ErrLimit, f.limits.Packages)
+	if !merged.linked {
+		f.packages += len(merged.packages)
 	}
-	merged.linked = isPackageJSON(info) && !isNodeFolder(path.Dir(file.Path))
+	if f.packages > f.limits.Packages {
+		return nil, false, f.overLimit()
+	}
 	merged.inherit(before)
 	return merged, found, nil
 }
@@ -133,18 +145,21 @@ func (r reader) safely(ctx context.Context, file *layer.File) (c *Claim, err err
 	return r.read(ctx, file)
 }
 
-// keep sets the location and the layer of an entry, and reports whether the entry is valid. If not, it adds a warning.
-func (f *Finder) keep(e *entry, file *layer.File) bool {
+func (f *Finder) overLimit() error {
+	return fmt.Errorf("%w of %d packages", layer.ErrLimit, f.limits.Packages)
+}
+
+// place sets the location and the layer of an entry. It returns an error if the entry is not valid.
+func place(e *entry, file *layer.File) error {
 	e.Location, e.Layer = file.Path, file.Layer
 	check := e.Package
 	if check.Ecosystem == "" {
 		check.Ecosystem = e.kind // used because the ecosystem, which contains the distribution, is not known yet
 	}
 	if !check.Valid() {
-		f.warn(file.Path, "package", fmt.Errorf("the name or version %.100q is invalid", e.Name+" "+e.Version))
-		return false
+		return fmt.Errorf("the name or version %.100q is invalid", e.Name+" "+e.Version)
 	}
-	return true
+	return nil
 }
 
 // inherit gives packages that the replaced file already contained the layer that they had there, because the
@@ -166,20 +181,32 @@ func (c *Claim) inherit(before *Claim) {
 	}
 }
 
-// warn adds a warning about a file that reader could not read.
-func (f *Finder) warn(path, reader string, err error) {
+// warn adds a warning.
+func (f *Finder) warn(text string) {
 	if len(f.warnings) >= f.limits.Warnings-1 {
 		f.omitted++
 		return
 	}
+	f.warnings = append(f.warnings, text)
+}
+
+// warning returns a warning about a file that reader could not read.
+func warning(path, reader string, err error) string {
 	if len(path) > 200 {
 		path = "…" + path[len(path)-200:]
 	}
-	f.warnings = append(f.warnings, fmt.Sprintf("%s: %s: %.200s", path, reader, err.Error()))
+	return fmt.Sprintf("%s: %s: %.200s", path, reader, err.Error())
 }
 
-// Finish returns the result for the image. It is called after the last layer.
-func (f *Finder) Finish(image *layer.Stack[*Claim]) Found {
+// Finish returns the result for the image. It is called after the last layer. It returns an error that wraps
+// layer.ErrLimit if the image has too many packages.
+func (f *Finder) Finish(image *layer.Stack[*Claim]) (Found, error) {
+	claims := claimsOf(image)
+	for _, c := range claims {
+		if c.warning != "" {
+			f.warn(c.warning)
+		}
+	}
 	found := Found{Warnings: f.warnings}
 	for _, p := range []string{"etc/os-release", "usr/lib/os-release"} {
 		if c, ok := image.Get(p); ok && c.release != nil {
@@ -187,7 +214,6 @@ func (f *Finder) Finish(image *layer.Stack[*Claim]) Found {
 			break
 		}
 	}
-	claims := claimsOf(image)
 	f.setOwners(claims, found.Distribution)
 	for _, c := range claims {
 		for _, e := range c.packages {
@@ -196,6 +222,9 @@ func (f *Finder) Finish(image *layer.Stack[*Claim]) Found {
 	}
 	slices.SortFunc(found.Packages, compare)
 	found.Packages = slices.Compact(found.Packages)
+	if len(found.Packages) > f.limits.Packages {
+		return Found{}, f.overLimit()
+	}
 	if f.paths.left <= 0 {
 		found.Warnings = append(found.Warnings, "packages of the distribution have too many files: "+
 			"packages that they contain may be listed separately")
@@ -203,7 +232,7 @@ func (f *Finder) Finish(image *layer.Stack[*Claim]) Found {
 	if f.omitted > 0 {
 		found.Warnings = append(found.Warnings, fmt.Sprintf("and %d more", f.omitted))
 	}
-	return found
+	return found, nil
 }
 
 // setOwners sets the ecosystem and package URL of the distribution's packages, and makes them the owners of the

@@ -81,7 +81,10 @@ func read(t *testing.T, name string, content []byte) *extract.Found {
 		}
 		return nil
 	}
-	found := finder.Finish(stack)
+	found, err := finder.Finish(stack)
+	if err != nil && !errors.Is(err, layer.ErrLimit) {
+		t.Fatal(err)
+	}
 	for _, p := range found.Packages {
 		if !p.Valid() || p.Location != name || !strings.HasPrefix(p.Purl, "pkg:") {
 			t.Fatalf("%+v", p)
