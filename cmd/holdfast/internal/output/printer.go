@@ -24,6 +24,7 @@ type Table struct {
 	tails   []bool // by column: whether the end of a long cell is shown, and not its beginning
 	wholes  []bool // by column: whether cells are never shortened
 	spares  []bool // by column: whether the column is left out if the table is too wide
+	wraps   []bool // by column: whether a long cell continues on the next line, and is not shortened
 	rows    [][]string
 	widths  []int // widths of the columns, determined by the first page
 }
@@ -58,7 +59,24 @@ func (t *Table) Flush() error {
 	return nil
 }
 
+// write prints a row. The rest of a long cell of a wrapped column follows on the next lines.
 func (t *Table) write(row []string, style string) {
+	for row != nil {
+		var rest []string
+		for i := range row {
+			if i < len(t.wraps) && t.wraps[i] && t.Width > 0 && cells(row[i]) > t.widths[i] && t.widths[i] > 0 {
+				if rest == nil {
+					row, rest = slices.Clone(row), make([]string, len(row))
+				}
+				row[i], rest[i] = split(row[i], t.widths[i])
+			}
+		}
+		t.writeLine(row, style)
+		row = rest
+	}
+}
+
+func (t *Table) writeLine(row []string, style string) {
 	var line strings.Builder
 	for i, cell := range row {
 		if t.widths[i] == 0 { // the column is left out
@@ -162,6 +180,24 @@ func cut(s string, n int, tail bool) string {
 		slices.Reverse(runes)
 	}
 	return string(runes)
+}
+
+// split returns the beginning of a text, which has at most n cells, and the rest. It prefers to split after a
+// separator.
+func split(s string, n int) (first, rest string) {
+	used, end, separator := 0, 0, 0
+	for i, r := range s {
+		if used += runeCells(r); used > n {
+			break
+		}
+		if end = i + len(string(r)); strings.ContainsRune("/:.-_+ ", r) {
+			separator = end
+		}
+	}
+	if separator > end/2 {
+		end = separator
+	}
+	return s[:max(end, 1)], s[max(end, 1):]
 }
 
 type tablePrinter struct {

@@ -81,7 +81,7 @@ func NewPrinter(
 	for _, c := range columns {
 		t.Header = append(t.Header, strings.ToUpper(words(c.Name)))
 		t.tails, t.wholes = append(t.tails, c.tail), append(t.wholes, c.whole)
-		t.spares = append(t.spares, c.spare)
+		t.spares, t.wraps = append(t.spares, c.spare), append(t.wraps, c.wrap)
 	}
 	if c.Terminal && format != "wide" {
 		t.Width, r.relative = c.Width, true
@@ -115,6 +115,7 @@ type Column struct {
 	named func(protoreflect.Message, Called) string
 	whole bool   // whether the text is never shortened
 	spare bool   // whether the column is left out if the table is too wide
+	wrap  bool   // whether a text that does not fit continues on the next line
 	tail  bool   // whether the end of the text is shown if it does not fit
 	raw   string // path of the field that CSV shows; if "", CSV shows the same text
 }
@@ -132,6 +133,12 @@ func (c Column) Whole() Column {
 // Spare returns the column, which a table leaves out if it is too wide for the terminal.
 func (c Column) Spare() Column {
 	c.spare = true
+	return c
+}
+
+// Wrapped returns the column, whose texts continue on the next line if they do not fit into a terminal.
+func (c Column) Wrapped() Column {
+	c.wrap = true
 	return c
 }
 

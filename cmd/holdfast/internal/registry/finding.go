@@ -100,7 +100,8 @@ func findings() noun.Noun {
 		Columns: output.Columns(
 			output.Text("vulnerability", vulnerability).Whole(), output.Text("severity", severity).Whole(),
 			output.Columns("score")[0].Spare(), output.Text("kev", kev), output.Text("epss", epss).Spare(),
-			"package=package.name", "version=package.version", output.Text("fixed", fixed),
+			output.Columns("package=package.name")[0].Wrapped(), output.Columns("version=package.version")[0].Wrapped(),
+			output.Text("fixed", fixed).Wrapped(),
 			output.Text("evidence", evidence).Whole()),
 		Wide: output.Columns("advisory=advisoryId", "aliases", "fixedVersion", "state", "until=exceptionExpireTime",
 			"exception=exceptionUid", "purl=package.purl", "summary", "firstSeenTime", "openedBy", "closeTime",

@@ -20,8 +20,19 @@ func evidenceOf(advisories ...string) (list []*findingspb.Evidence) {
 	return list
 }
 
-// TestNarrowTerminal checks that a list of findings fits into 80 columns without shortening the names of
-// vulnerabilities and advisories.
+// cellsOf returns the text of a column of a table, with all lines joined.
+func cellsOf(text, column, next string) string {
+	var b strings.Builder
+	header, _, _ := strings.Cut(text, "\n")
+	from, to := strings.Index(header, column), strings.Index(header, next)
+	for line := range strings.Lines(text) {
+		cells := []rune(strings.TrimSuffix(line, "\n"))
+		b.WriteString(strings.TrimSpace(string(cells[min(from, len(cells)):min(to, len(cells))])))
+	}
+	return b.String()
+}
+
+// TestNarrowTerminal checks that a list of findings fits into 80 columns without shortening any name or version.
 func TestNarrowTerminal(t *testing.T) {
 	list := []*findingspb.Finding{
 		{
@@ -64,6 +75,11 @@ func TestNarrowTerminal(t *testing.T) {
 			if !strings.Contains(text, name) {
 				t.Errorf("%q is missing in %d columns:\n%s", name, width, text)
 			}
+		}
+		if strings.Contains(text, "…") || !strings.Contains(cellsOf(text, "PACKAGE", "VERSION"), "kernel-modules-core") ||
+			!strings.Contains(cellsOf(text, "VERSION", "FIXED"), "0:5.14.0-427.13.1.el9_4") ||
+			!strings.Contains(cellsOf(text, "FIXED", "EVIDENCE"), "0:5.14.0-503.26.1.el9_5") {
+			t.Errorf("texts are shortened in %d columns:\n%s", width, text)
 		}
 		for line := range strings.Lines(text) {
 			if n := len([]rune(strings.TrimRight(line, " \n"))); n > width {
