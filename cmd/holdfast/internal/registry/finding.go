@@ -87,9 +87,7 @@ func imagesPackages(a *noun.App) *cobra.Command {
 }
 
 func findings() noun.Noun {
-	severity := func(f *findingspb.Finding) string {
-		return strings.ToLower(strings.TrimPrefix(f.GetSeverity().String(), "SEVERITY_"))
-	}
+	severity := func(f *findingspb.Finding) string { return severityWord(f.GetSeverity()) }
 	fixed := func(f *findingspb.Finding) string {
 		return cmp.Or(f.GetAdvisedVersion(), f.GetFixedVersion(), strings.Join(f.GetFixedVersions(), ", "))
 	}
@@ -103,7 +101,8 @@ func findings() noun.Noun {
 			output.Columns("package=package.name")[0].Wrapped(), output.Columns("version=package.version")[0].Wrapped(),
 			output.Text("fixed", fixed).Wrapped(),
 			output.Text("evidence", evidence).Whole()),
-		Wide: output.Columns("advisory=advisoryId", "aliases", "fixedVersion", "state", "until=exceptionExpireTime",
+		Wide: output.Columns("severityBy=severitySource", output.Text("ratings", ratings),
+			"advisory=advisoryId", "aliases", "fixedVersion", "state", "until=exceptionExpireTime",
 			"exception=exceptionUid", "purl=package.purl", "summary", "firstSeenTime", "openedBy", "closeTime",
 			"closeReason", "closedBy", "origin", "location", "layer"),
 	}

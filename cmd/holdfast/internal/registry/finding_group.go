@@ -38,7 +38,8 @@ func groupFindings() noun.Noun {
 	n := findings()
 	images := func(f *findingspb.Finding) string { return fmt.Sprint(f.GetImageCount()) }
 	n.Columns = append(n.Columns, output.Columns(output.Text("state", groupState), output.Text("images", images))...)
-	n.Wide = output.Columns("purl=package.purl", "summary", "firstSeenTime")
+	n.Wide = output.Columns("severityBy=severitySource", output.Text("ratings", ratings),
+		"purl=package.purl", "summary", "firstSeenTime")
 	return n
 }
 

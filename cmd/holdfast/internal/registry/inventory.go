@@ -47,12 +47,15 @@ const maxInventory = 10_000
 func inventoryPush(a *noun.App) *cobra.Command {
 	var group, place, format, ttl string
 	var empty bool
+	var expect int64
 	cmd := &cobra.Command{
 		Use: "push [FILE]", Short: "Replace the list of images that run at a place",
 		Long: "Reads the output of kubectl get pods -A -o json, a compose file, or a list of digests and references,\n" +
 			"one per line, from a file or standard input. Images without a digest are recorded as unknown. The list\n" +
 			"is out of date after a week, or after --ttl. A list without images, or with only a part of them, is\n" +
-			"refused, because the program that wrote it may have failed. Use --empty if nothing runs at the place.",
+			"refused, because the program that wrote it may have failed. Use --empty if nothing runs at the place. A\n" +
+			"list with one image per line that ends after a complete line cannot be recognized as a part. Give the\n" +
+			"number of its lines with --expect.",
 		Example: "  kubectl get pods -A -o json | holdfast inventory push --group acme --place prod-eu\n" +
 			"  docker compose config --resolve-image-digests | holdfast inventory push --group acme --place shop",
 		Args: cobra.MaximumNArgs(1),
@@ -62,6 +65,7 @@ func inventoryPush(a *noun.App) *cobra.Command {
 	f.StringVar(&place, "place", "", "`NAME` of the cluster, machine or other place")
 	f.StringVar(&format, "format", "", "`FORMAT`: kubernetes, compose or list (default: detected from the content)")
 	f.BoolVar(&empty, "empty", false, "record that nothing runs at the place, if the list has no images")
+	f.Int64Var(&expect, "expect", 0, "refuse the list unless `N` images run at the place, counting equal ones each")
 	f.StringVar(&ttl, "ttl", "", "`DURATION` after which the list is out of date, such as 36h (default: 7d)")
 	noun.CompleteWords(cmd, "format", workloadFormats)
 	noun.AddDryRun(cmd)
@@ -85,6 +89,11 @@ func inventoryPush(a *noun.App) *cobra.Command {
 		}
 		if err := checkInventory(req, text, empty); err != nil {
 			return err
+		}
+		if cmd.Flags().Changed("expect") {
+			if err := checkCopies(req, expect); err != nil {
+				return err
+			}
 		}
 		if req.GroupUid, err = a.Resolve(ctx, noun.Groups(), group); err != nil {
 			return err
@@ -110,6 +119,19 @@ func checkInventory(req *findingspb.PushInventoryRequest, text string, empty boo
 			Hint("use --empty if nothing runs at the place")
 	}
 	return nil
+}
+
+// checkCopies returns an error unless the list has the expected number of images. Equal images count each.
+func checkCopies(req *findingspb.PushInventoryRequest, expect int64) error {
+	copies := int64(0)
+	for _, e := range req.GetEntries() {
+		copies += int64(e.GetCopies())
+	}
+	if copies == expect {
+		return nil
+	}
+	return problem.Usage("the list has %d images and not %d, so the inventory is not changed", copies, expect).
+		Hint("check the program that writes the list")
 }
 
 func sendInventory(ctx context.Context, a *noun.App, cmd *cobra.Command, req *findingspb.PushInventoryRequest) error {
