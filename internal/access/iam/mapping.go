@@ -48,19 +48,20 @@ func (s *Service) DeleteMapping(ctx context.Context, uid resource.UID) error {
 }
 
 // DeleteMappings removes up to resource.MaxBatchDelete mappings of a provider, and returns the mappings that existed.
-// The caller needs identity_providers.delete on the provider.
+// The caller needs identity_providers.delete on the provider. field is the name of the field with the UIDs in the
+// request, for error messages.
 func (s *Service) DeleteMappings(
-	ctx context.Context, provider resource.UID, uids []resource.UID,
+	ctx context.Context, provider resource.UID, field string, uids []resource.UID,
 ) ([]resource.ExternalGroupRoleMapping, error) {
 	if err := s.authz.Require(ctx, resource.IdentityProvidersDelete, provider); err != nil {
 		return nil, err
 	}
 	if len(uids) == 0 || len(uids) > resource.MaxBatchDelete {
-		return nil, fault.Field("names", "must have 1 to %d uids", resource.MaxBatchDelete)
+		return nil, fault.Field(field, "must have 1 to %d uids", resource.MaxBatchDelete)
 	}
 	for i, uid := range uids {
 		if uid.Parent() != provider {
-			return nil, fault.Field(fmt.Sprintf("names[%d]", i), "is not a mapping of this provider")
+			return nil, fault.Field(fmt.Sprintf("%s[%d]", field, i), "is not a mapping of this provider")
 		}
 	}
 	return s.store.DeleteMappings(ctx, provider, uids)

@@ -218,9 +218,12 @@ func TestMappings(t *testing.T) {
 			fault.From(err).Unmet[0].Description != "cannot delete identity provider used by external group role mappings" {
 			t.Errorf("unmet = %v", fault.From(err).Unmet)
 		}
-		_, err = w.DeleteMappings(w.owner, p.UID, []resource.UID{m.UID, w.acme.UID.NewChild()})
-		want(t, "one of another provider", err, fault.InvalidArgument)
-		gone, err := w.DeleteMappings(w.owner, p.UID, []resource.UID{m.UID, p.UID.NewChild(), second.UID})
+		_, err = w.DeleteMappings(w.owner, p.UID, "ids", []resource.UID{m.UID, w.acme.UID.NewChild()})
+		if want(t, "one of another provider", err, fault.InvalidArgument); err != nil &&
+			fault.From(err).Fields[0].Subject != "ids[1]" {
+			t.Errorf("fields = %v", fault.From(err).Fields)
+		}
+		gone, err := w.DeleteMappings(w.owner, p.UID, "ids", []resource.UID{m.UID, p.UID.NewChild(), second.UID})
 		if err != nil || len(gone) != 2 || gone[0].UID != m.UID {
 			t.Errorf("gone = %v, %v", gone, err)
 		}

@@ -75,7 +75,7 @@ func DeleteMappings(
 	if err := bad.Err(); err != nil {
 		return nil, err
 	}
-	return s.DeleteMappings(ctx, provider, uids)
+	return s.DeleteMappings(ctx, provider, field, uids)
 }
 
 func (s *server) ListExternalGroupRoleMappings(
