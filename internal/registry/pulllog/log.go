@@ -166,16 +166,17 @@ func (l *Log) write(ctx context.Context, batch []registry.Pull) {
 	l.log.WarnContext(ctx, "pulls were not recorded", "err", err)
 }
 
-// noteDropped stores the number of pulls that were dropped since its last call.
+// noteDropped stores the number of pulls that were dropped since its last call. If that fails, the next call tries
+// again.
 func (l *Log) noteDropped(ctx context.Context) {
-	n := l.dropped.Swap(0)
-	if n == 0 {
+	if n := l.dropped.Swap(0); n > 0 {
+		l.log.WarnContext(ctx, "pulls were not recorded", "count", n)
+		l.unnoted += n
+	}
+	if l.unnoted == 0 {
 		return
 	}
-	l.log.WarnContext(ctx, "pulls were not recorded", "count", n)
-	if err := l.lost.NoteLostPulls(context.WithoutCancel(ctx), n+l.unnoted); err != nil {
-		l.unnoted += n // stored together with the next number
-		return
+	if err := l.lost.NoteLostPulls(context.WithoutCancel(ctx), l.unnoted); err == nil {
+		l.unnoted = 0
 	}
-	l.unnoted = 0
 }

@@ -106,3 +106,27 @@ func TestPullsLost(t *testing.T) {
 		}
 	})
 }
+
+// TestLostPullsAgain checks that a number of lost pulls that could not be stored is stored later, even if no further
+// pull is lost.
+func TestLostPullsAgain(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		l, _ := pulledRepo(t, s)
+		if _, err := s.Exec(t.Context(), `ALTER TABLE pull_losses RENAME TO away`); err != nil {
+			t.Fatal(err)
+		}
+		l.dropped.Add(3)
+		l.writeAll(t.Context(), nil)
+		if _, err := s.Exec(t.Context(), `ALTER TABLE away RENAME TO pull_losses`); err != nil {
+			t.Fatal(err)
+		}
+		l.writeAll(t.Context(), nil)
+		var n int64
+		if err := s.Row(t.Context(), `SELECT CAST(coalesce(sum(n), 0) AS BIGINT) FROM pull_losses`, nil, &n); err != nil {
+			t.Fatal(err)
+		}
+		if n != 3 || l.unnoted != 0 {
+			t.Errorf("%d pulls are noted as lost, and %d are still to be noted", n, l.unnoted)
+		}
+	})
+}
