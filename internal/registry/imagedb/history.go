@@ -32,7 +32,8 @@ func (s *Store) TagAt(ctx context.Context, repo resource.UID, name string, asOf 
 func (s *Store) TagsAt(ctx context.Context, repo resource.UID, digest string, asOf time.Time) ([]string, error) {
 	return store.ReadColumn[string](ctx, s.Rows, `SELECT DISTINCT h.name
 		FROM `+registrydb.IndexesAbove(registrydb.OneManifest)+` AS a CROSS JOIN `+registrydb.TagHistoryRows+` AS h
-		WHERE h.repo = a.repo AND h.digest = a.digest AND h.at_ms <= $3 AND NOT EXISTS (SELECT 1 FROM `+registrydb.TagHistoryRows+` AS x WHERE x.repo = h.repo
+		WHERE h.repo = a.repo AND h.digest = a.digest AND h.at_ms <= $3
+		AND NOT EXISTS (SELECT 1 FROM `+registrydb.TagHistoryRows+` AS x WHERE x.repo = h.repo
 		AND x.name = h.name AND x.seq > h.seq AND x.at_ms <= $3)`, store.Segment(repo), digest, store.MS(asOf))
 }
 

@@ -151,8 +151,9 @@ func selectTagsOf(e engine.Engine, repo resource.UID, digests []string) (text st
 
 // ListedBy returns the digests of up to n manifests that an index of a repo lists, directly or through other indexes.
 func (s *Store) ListedBy(ctx context.Context, repo resource.UID, index string, n int) ([]string, error) {
-	return store.ReadColumn[string](ctx, s.Rows, `SELECT DISTINCT b.digest FROM `+registrydb.ManifestsBelow(registrydb.OneManifest)+
-		` AS b WHERE b.digest <> $2 ORDER BY b.digest LIMIT $3`, store.Segment(repo), index, n)
+	below := registrydb.ManifestsBelow(registrydb.OneManifest)
+	return store.ReadColumn[string](ctx, s.Rows, `SELECT DISTINCT b.digest FROM `+below+` AS b
+		WHERE b.digest <> $2 ORDER BY b.digest LIMIT $3`, store.Segment(repo), index, n)
 }
 
 // IndexesWith returns the digests of up to n indexes of a repo that list a manifest, the last pushed first.

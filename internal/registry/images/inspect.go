@@ -38,7 +38,7 @@ func (r *Reader) Image(ctx context.Context, repo resource.UID, digest string) (r
 		img.Variants = []registry.Variant{v}
 		return img, err
 	}
-	read, others := int64(0), 0
+	read, artifacts := int64(0), 0
 	return img, r.eachListed(ctx, repo, &doc, func(_ *oci.Document, d ocispec.Descriptor) (more bool, _ error) {
 		child, doc, err := r.document(ctx, repo, d.Digest.String())
 		if errors.Is(err, fault.NotFound) { // the index is sparse and the repo lacks this image
@@ -49,8 +49,8 @@ func (r *Reader) Image(ctx context.Context, repo resource.UID, digest string) (r
 		}
 		read += child.Size
 		if d.Platform == nil && !child.IsImage() {
-			others++
-			return others < oci.MaxVariants && read <= maxImage, nil
+			artifacts++
+			return artifacts < oci.MaxVariants && read <= maxImage, nil
 		}
 		v, err := r.variant(ctx, repo, child.Digest, doc, d.Platform)
 		if err != nil {
