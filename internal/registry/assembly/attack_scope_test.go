@@ -96,7 +96,10 @@ func TestAttackTokenScope(t *testing.T) {
 // TestAttackMountOutOfScope: a token mounts no blob from a repo that it is not for, whether or not the client names the
 // repo.
 func TestAttackMountOutOfScope(t *testing.T) {
-	r := newRig(t, storetest.Open(t, storetest.SQLite(t)), assembly.Config{})
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) { attackMountOutOfScope(t, newRig(t, s, assembly.Config{})) })
+}
+
+func attackMountOutOfScope(t *testing.T, r *rig) {
 	r.pushImage(t, "acme/team/base", "v1", "secret layer")
 	layer := sha([]byte("secret layer"))
 	const to = "/v2/acme/team/built/blobs/uploads/?mount="
@@ -115,7 +118,10 @@ func TestAttackMountOutOfScope(t *testing.T) {
 
 // TestTokenScopes checks the forms in which clients request scopes, and what the token is then good for.
 func TestTokenScopes(t *testing.T) {
-	r := newRig(t, storetest.Open(t, storetest.SQLite(t)), assembly.Config{})
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) { testTokenScopes(t, newRig(t, s, assembly.Config{})) })
+}
+
+func testTokenScopes(t *testing.T, r *rig) {
 	r.pushImage(t, "acme/team/app", "v1", "layer")
 	r.pushImage(t, "acme/team/other", "v1", "layer")
 	can := func(t *testing.T, token string) (actions []string) {
@@ -179,10 +185,10 @@ func TestTokenScopes(t *testing.T) {
 		}
 	}
 	got := r.scoped(t, "x", "viewer", "repository:acme/team/app:push,pull").Scope
-	if got != "repository:acme/team/app:pull,push" {
+	if got != "repository:acme/team/app:pull" {
 		t.Errorf("the scope is %q", got)
 	}
-	r.want(t, call{method: "POST", path: "/v2/acme/team/app/blobs/uploads/", who: "x"}, 403) // a scope gives nothing
+	r.want(t, call{method: "POST", path: "/v2/acme/team/app/blobs/uploads/", who: "x"}, 403) // the reason, no challenge
 	many := url.Values{"scope": {strings.Repeat("repository:acme/team/app:pull ", 1000)}}
 	r.want(t, call{method: "GET", path: "/v2/token?" + many.Encode(),
 		headers: basicAuth("_token", r.tokens["owner"])}, 400)
@@ -190,7 +196,10 @@ func TestTokenScopes(t *testing.T) {
 
 // TestOfflineToken: a client that wants a refresh token gets one, and gets tokens for other scopes with it.
 func TestOfflineToken(t *testing.T) {
-	r := newRig(t, storetest.Open(t, storetest.SQLite(t)), assembly.Config{})
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) { testOfflineToken(t, newRig(t, s, assembly.Config{})) })
+}
+
+func testOfflineToken(t *testing.T, r *rig) {
 	r.pushImage(t, "acme/team/app", "v1", "layer")
 	form := func(v url.Values) tokenAnswer {
 		t.Helper()
@@ -224,7 +233,10 @@ func TestOfflineToken(t *testing.T) {
 // TestScopedTokenWorks: a client with a token for the repo, and a token for two repos, pushes, mounts, pulls and
 // deletes. Public repos need no scope from clients without a login.
 func TestScopedTokenWorks(t *testing.T) {
-	r := newRig(t, storetest.Open(t, storetest.SQLite(t)), assembly.Config{})
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) { testScopedTokenWorks(t, newRig(t, s, assembly.Config{})) })
+}
+
+func testScopedTokenWorks(t *testing.T, r *rig) {
 	r.pushImage(t, "acme/team/base", "v1", "layer")
 	layer := sha([]byte("layer"))
 	login := r.tokens["owner"]
@@ -265,5 +277,56 @@ func TestAttackCatalogPosition(t *testing.T) {
 					missing.body)
 			}
 		}
+	})
+}
+
+// TestAttackScopesNotHeld: a caller requests a token for more than the caller may do. The token and its answer contain
+// only the actions that the caller holds, and they are the same for a private repo and a missing one.
+func TestAttackScopesNotHeld(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		r := newRig(t, s, assembly.Config{})
+		r.pushImage(t, "acme/team/app", "v1", "layer")
+		scopes := func(who, name string) string {
+			got := r.scoped(t, "x", who, "repository:"+name+":*").Scope
+			return strings.TrimPrefix(got, "repository:"+name+":")
+		}
+		for who, want := range map[string][3]string{ // for an existing repo, a new one in its group, and one elsewhere
+			"owner": {"pull,push,delete", "pull,push,delete", "pull,push,delete"}, "viewer": {"pull", "pull", "pull"},
+			"registry.pull": {"pull", "pull", "pull"},
+			"registry.push": {"pull,push,delete", "pull,push,delete", "pull,push,delete"},
+			"stranger":      {"", "", ""},
+		} {
+			for i, name := range []string{"acme/team/app", "acme/team/new", "acme/none/app"} {
+				if got := scopes(who, name); got != want[i] {
+					t.Errorf("%s may %q %s, want %q", who, got, name, want[i])
+				}
+			}
+		}
+		r.scoped(t, "guest", "stranger", "repository:acme/team/app:pull", "repository:acme/team/none:pull")
+		private := r.want(t, call{method: "GET", path: "/v2/acme/team/app/manifests/v1", who: "guest"}, 403)
+		missing := r.want(t, call{method: "GET", path: "/v2/acme/team/none/manifests/v1", who: "guest"}, 403)
+		if got := strings.ReplaceAll(string(missing.body), "none", "app"); got != string(private.body) {
+			t.Errorf("a private repo: %s, a missing one: %s", private.body, got)
+		}
+		r.scoped(t, "early", "stranger", "repository:acme/team/app:pull")
+		r.settings(t, r.org.UID, func(s *registry.Settings) { s.Public = true })
+		r.refusedScope(t, call{method: "GET", path: "/v2/acme/team/app/manifests/v1", who: "early"},
+			"repository:acme/team/app:pull") // the token does not grow, but the client can get another one
+		if got := scopes("stranger", "acme/team/app"); got != "pull" {
+			t.Errorf("a stranger may %q a public repo", got)
+		}
+	})
+}
+
+// TestMountWithoutPull: a client that may not pull from the repo of a blob uploads the blob, and gets no challenge for
+// a token that it cannot get.
+func TestMountWithoutPull(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		r := newRig(t, s, assembly.Config{})
+		r.pushImage(t, "acme/team/base", "v1", "secret layer")
+		r.bind(t, r.uids["stranger"], "owner", r.group(t, "", "mine").UID)
+		r.scoped(t, "x", "stranger", "repository:mine/built:pull,push", "repository:acme/team/base:pull")
+		r.want(t, call{method: "POST", who: "x", path: "/v2/mine/built/blobs/uploads/?mount=" +
+			sha([]byte("secret layer")) + "&from=acme/team/base"}, 202)
 	})
 }

@@ -257,7 +257,8 @@ func (r *Registry) challengeFor(w http.ResponseWriter, scopes []resource.Registr
 const scopedLife = 15 * time.Minute
 
 // serveToken exchanges a login for a token that is narrowed to the requested scopes. A client without a login gets an
-// anonymous token. The capabilities of the caller are checked for each request, and not here.
+// anonymous token. The token contains the requested actions that the caller may perform now. The capabilities of the
+// caller are also checked for each request.
 func (r *Registry) serveToken(w http.ResponseWriter, req *http.Request, _ target) error {
 	raw, lasting, err := r.login(w, req)
 	if err != nil {
@@ -277,8 +278,17 @@ func (r *Registry) serveToken(w http.ResponseWriter, req *http.Request, _ target
 			r.refusedToken(req, err)
 			return err
 		}
-		scopes = narrowScopes(c.Registry, scopes)
-		if token, err = r.mintScoped(req.Context(), c, scopes, issued); err != nil {
+		ctx := authz.WithCaller(req.Context(), c)
+		if r.config.Admit != nil {
+			if err := r.config.Admit(ctx); err != nil {
+				return err
+			}
+		}
+		scopes, err = r.heldScopes(ctx, narrowScopes(c.Registry, scopes))
+		if err != nil {
+			return err
+		}
+		if token, err = r.mintScoped(ctx, c, scopes, issued); err != nil {
 			r.refusedToken(req, err)
 			return err
 		}

@@ -126,10 +126,8 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) error {
 			return err
 		}
 	}
-	if c, ok := authz.CallerFrom(ctx); ok {
-		if err := requireScope(c, t, e); err != nil {
-			return r.challengeFor(w, scopesOf(t, e.needs), insufficientScope, err)
-		}
+	if c, ok := authz.CallerFrom(ctx); ok && !allows(c, t, e) {
+		return r.refuseScope(ctx, w, c, t, e.needs)
 	}
 	if t.name != "" {
 		t.method = req.Method

@@ -99,18 +99,19 @@ func narrowScopes(have, asked []resource.RegistryScope) []resource.RegistryScope
 			if a.Type != h.Type || a.Name != h.Name {
 				continue
 			}
-			if both := only(a.Actions, h.Actions); len(both) > 0 {
-				left = append(left, resource.RegistryScope{Type: a.Type, Name: a.Name, Actions: both})
-			}
+			left = append(left, resource.RegistryScope{Type: a.Type, Name: a.Name, Actions: only(a.Actions, h.Actions)})
 		}
 	}
 	return left
 }
 
-// formatScopes returns scopes as a client requests them.
+// formatScopes returns scopes as a client requests them, without those that have no action.
 func formatScopes(scopes []resource.RegistryScope) string {
 	texts := make([]string, 0, len(scopes))
 	for _, s := range scopes {
+		if len(s.Actions) == 0 {
+			continue
+		}
 		texts = append(texts, s.Type+":"+s.Name+":"+strings.Join(s.Actions, ","))
 	}
 	return strings.Join(texts, " ")
@@ -124,23 +125,16 @@ func inScope(c authz.Caller, kind, name, action string) bool {
 	})
 }
 
-// requireScope returns fault.Unauthenticated if the token of the caller does not allow the
-// request. It is called before the target is looked up, so that the token reveals nothing
-// about other repos.
-func requireScope(c authz.Caller, t target, e endpoint) error {
-	var ok bool
+// allows reports whether the token of a caller allows a request. It is asked before the target is looked up, so that
+// the token reveals nothing about repos that it does not name.
+func allows(c authz.Caller, t target, e endpoint) bool {
 	switch {
 	case t.name != "":
-		ok = inScope(c, "repository", t.name, actionOf(e.needs))
+		return inScope(c, "repository", t.name, actionOf(e.needs))
 	case t.kind == "catalog":
-		ok = inScope(c, catalogScope.Type, catalogScope.Name, "*")
-	default:
-		ok = true
+		return inScope(c, catalogScope.Type, catalogScope.Name, "*")
 	}
-	if !ok {
-		return outOfScope()
-	}
-	return nil
+	return true
 }
 
 // insufficientScope is the error code of RFC 6750 for a valid token that does not allow a request.

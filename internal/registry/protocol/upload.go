@@ -73,6 +73,11 @@ func (r *Registry) mount(w http.ResponseWriter, req *http.Request, t target) (bo
 		return false, err
 	}
 	if c, _ := authz.CallerFrom(ctx); oci.ValidName(q.Get("from")) && !inScope(c, "repository", q.Get("from"), "pull") {
+		if names(c, q.Get("from")) {
+			if held, err := r.heldActions(ctx, q.Get("from"), []string{"pull"}); err != nil || len(held) == 0 {
+				return false, err // no token allows it, so the client uploads the blob
+			}
+		}
 		needed := append(scopesOf(t, push), scopesOf(target{name: q.Get("from")}, pullBlob)...)
 		return false, r.challengeFor(w, needed, insufficientScope, outOfScope())
 	}
