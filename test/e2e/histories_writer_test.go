@@ -66,6 +66,7 @@ type historyWrite struct {
 	write   func(ctx context.Context, a *historyAuthor, item string) writeOutcome
 	list    func(group procGroup) string // path of the list of written items
 	gives   bool                         // whether the write gives access without an end, which needs such access
+	streams bool                         // whether the answer can be denied after the commit, because it is a stream
 }
 
 // A historyAuthor is a guest that writes to one replica.
@@ -143,7 +144,7 @@ var historyWrites = []historyWrite{
 		list: func(group procGroup) string { return repoOf(group, "copies") + "/tags/list" },
 	},
 	{
-		name: "import", host: procBase,
+		name: "import", host: procBase, streams: true,
 		item:  func(n int) string { return fmt.Sprintf("T-%05d", n) },
 		write: func(ctx context.Context, a *historyAuthor, item string) writeOutcome { return a.imports(ctx, item) },
 		list: func(group procGroup) string {
@@ -449,8 +450,11 @@ func (c *historyClient) try(i int, a *historyAuthor, w historyWrite, n int) writ
 	if outcome == writeAborted {
 		return outcome
 	}
-	if outcome == writeUnknown {
+	switch {
+	case outcome == writeUnknown:
 		end = forever
+	case outcome == writeDenied && w.streams:
+		outcome = writeUnknown // but the write cannot be committed after the denial
 	}
 	c.add(c.key, porcupine.Operation{ClientId: i, Input: in, Output: outcome, Call: call, Return: end})
 	return outcome
@@ -484,6 +488,12 @@ func TestHistoryModel(t *testing.T) {
 		},
 		"never committed": {
 			[]porcupine.Operation{op(5, forever, "write", writeUnknown), op(25, 30, "see", false)}, porcupine.Ok,
+		},
+		"committed after a denied stream": {
+			[]porcupine.Operation{op(25, 30, "write", writeUnknown), op(50, 60, "see", true)}, porcupine.Illegal,
+		},
+		"committed before a denied stream": {
+			[]porcupine.Operation{op(5, 30, "write", writeUnknown), op(50, 60, "see", true)}, porcupine.Ok,
 		},
 		"begun later": {[]porcupine.Operation{op(25, 30, "write", writeAccepted)}, porcupine.Illegal},
 		"denied, but committed": {
