@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
@@ -49,10 +50,8 @@ func sayInstallation(a *noun.App, in *operatorpb.Installation) {
 		{"database", fmt.Sprintf("%s, schema %d, answers in %s", d.GetVersion(), d.GetSchema(), d.GetAnswers().AsDuration())},
 		{"connections", fmt.Sprintf("%d of %d", d.GetConnectionsInUse(), d.GetConnectionsLimit())},
 		{"replicas", fmt.Sprint(len(in.GetReplicas()))}, {"signing key", signs},
-		{"feeds overdue", w.GetFeedOverdue().AsDuration().String()},
-		{"images waiting", fmt.Sprint(w.GetInspectionsWaiting())},
-		{"deliveries waiting", fmt.Sprint(w.GetDeliveriesWaiting())},
 	}
+	rows = append(rows, workRows(w)...)
 	if c.GetLastTime() != nil {
 		rows = append(rows,
 			[2]string{"garbage collected", c.GetLastTime().AsTime().Format(time.RFC3339) + " " + c.GetLastError()})
@@ -62,4 +61,29 @@ func sayInstallation(a *noun.App, in *operatorpb.Installation) {
 			[2]string{"budget of " + b.GetGroupName(), fmt.Sprintf("%d of %d %s", b.GetUsed(), b.GetLimit(), b.GetMetric())})
 	}
 	a.Pairs(rows)
+}
+
+// workRows returns the state of the background work. Values that the server does not know are not shown as 0.
+func workRows(w *operatorpb.Work) [][2]string {
+	since := func(t *timestamppb.Timestamp) string {
+		if t == nil {
+			return ""
+		}
+		return ", the oldest from " + t.AsTime().Format(time.RFC3339)
+	}
+	rows := [][2]string{
+		{"feeds overdue", "not known"}, {"feeds failing", "not known"}, {"webhooks failing", "not known"},
+		{"images waiting", "not known"},
+		{"deliveries waiting", fmt.Sprint(w.GetDeliveriesWaiting()) + since(w.GetOldestDeliveryTime())},
+		{"mails waiting", "there is no mail server, or its queue is not known"},
+	}
+	if w.InspectionsWaiting != nil {
+		rows[0][1] = w.GetFeedOverdue().AsDuration().String()
+		rows[1][1], rows[2][1] = fmt.Sprint(w.GetFeedsFailing()), fmt.Sprint(w.GetSubscriptionsFailing())
+		rows[3][1] = fmt.Sprint(w.GetInspectionsWaiting()) + since(w.GetOldestInspectionTime())
+	}
+	if w.MailsWaiting != nil {
+		rows[5][1] = fmt.Sprint(w.GetMailsWaiting()) + since(w.GetOldestMailTime())
+	}
+	return rows
 }

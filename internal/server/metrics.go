@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/events/eventdb"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 )
@@ -49,6 +50,8 @@ type states struct {
 	overdue time.Duration
 	images  int64 // images that wait for inspection
 	rotten  int64 // blobs that are missing or damaged
+	feeds   int   // feeds whose last read failed
+	sinks   int   // subscriptions whose sinks do not accept events
 
 	oldestImage time.Time // time at which the oldest image that waits for its first inspection was pushed
 	known       bool
@@ -166,12 +169,15 @@ func (v *states) queues() (overdue time.Duration, images int64, known bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askForMetrics)
 	defer cancel()
-	var feeds, queue, first, blobs error
+	var feeds, queue, first, blobs, failedFeeds, failedSinks error
 	v.overdue, feeds = v.server.advisory.OverdueBy(ctx)
 	v.images, queue = v.server.indexer.Waiting(ctx)
 	v.oldestImage, first = v.server.indexer.Oldest(ctx)
 	v.rotten, blobs = registrydb.New(v.server.store).RottenBlobs(ctx)
-	v.asked, v.known = time.Now(), errors.Join(feeds, queue, first, blobs) == nil
+	v.feeds, failedFeeds = v.server.advisory.FailingFeeds(ctx)
+	v.sinks, failedSinks = eventdb.New(v.server.store).FailingSubscriptions(ctx)
+	v.asked = time.Now()
+	v.known = errors.Join(feeds, queue, first, blobs, failedFeeds, failedSinks) == nil
 	return v.overdue, v.images, v.known
 }
 
@@ -183,6 +189,14 @@ func (v *states) inspectionAge() time.Duration {
 		return 0
 	}
 	return max(0, v.server.cfg.Now().Sub(v.oldestImage))
+}
+
+// failures returns the time of the oldest push that waits for its first inspection, and the numbers of failing feeds
+// and subscriptions, as queues has read them.
+func (v *states) failures() (oldestImage time.Time, feeds, sinks int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.oldestImage, v.feeds, v.sinks
 }
 
 // rottenBlobs returns the number of damaged blobs that queues has read.

@@ -15,9 +15,10 @@ func (s *Server) state(context.Context) status.State {
 		v.CertificateExpiry = s.certificate.Expiry()
 	}
 	v.FeedOverdue, v.InspectionsWaiting, v.QueuesKnown = s.states.queues()
+	v.OldestInspection, v.FeedsFailing, v.SinksFailing = s.states.failures()
 	backlog := s.events.Backlog()
 	v.DeliveriesWaiting, v.OldestDelivery = backlog.Waiting, backlog.Oldest
-	v.MailsWaiting, _, v.Mail = s.states.mail.read(s)
+	v.MailsWaiting, v.OldestMail, v.Mail = s.states.mail.read(s)
 	if last := s.collected.Load(); last != nil {
 		v.Collection = *last
 	}

@@ -180,6 +180,10 @@ func TestMailFailingSubscription(t *testing.T) {
 			got := w.send(t, w.Token, http.MethodGet, "/events/v2beta1/subscriptions/"+sub.UID, "")
 			return strings.Contains(got.body, `"sinceTime"`)
 		})
+		procUntil(t, "operators see that", func() bool {
+			got := w.send(t, w.Token, http.MethodGet, "/operator/v1/installation", "")
+			return strings.Contains(got.body, `"subscriptionsFailing":1,`)
+		})
 		w.stop()
 		next := w.config
 		next.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }

@@ -469,7 +469,15 @@ type Work struct {
 	// When the oldest of these events happened.
 	OldestDeliveryTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=oldest_delivery_time,json=oldestDeliveryTime,proto3" json:"oldest_delivery_time,omitempty"`
 	// The number of mails that wait to be sent. Absent without a mail server.
-	MailsWaiting  *int32 `protobuf:"varint,5,opt,name=mails_waiting,json=mailsWaiting,proto3,oneof" json:"mails_waiting,omitempty"`
+	MailsWaiting *int32 `protobuf:"varint,5,opt,name=mails_waiting,json=mailsWaiting,proto3,oneof" json:"mails_waiting,omitempty"`
+	// When the oldest mail that waits was created.
+	OldestMailTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=oldest_mail_time,json=oldestMailTime,proto3" json:"oldest_mail_time,omitempty"`
+	// When the oldest image that waits for its first inspection was pushed.
+	OldestInspectionTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=oldest_inspection_time,json=oldestInspectionTime,proto3" json:"oldest_inspection_time,omitempty"`
+	// The number of subscriptions whose addresses do not accept events.
+	SubscriptionsFailing *int32 `protobuf:"varint,8,opt,name=subscriptions_failing,json=subscriptionsFailing,proto3,oneof" json:"subscriptions_failing,omitempty"`
+	// The number of advisory feeds whose last read failed, without paused feeds.
+	FeedsFailing  *int32 `protobuf:"varint,9,opt,name=feeds_failing,json=feedsFailing,proto3,oneof" json:"feeds_failing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -535,6 +543,34 @@ func (x *Work) GetOldestDeliveryTime() *timestamppb.Timestamp {
 func (x *Work) GetMailsWaiting() int32 {
 	if x != nil && x.MailsWaiting != nil {
 		return *x.MailsWaiting
+	}
+	return 0
+}
+
+func (x *Work) GetOldestMailTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestMailTime
+	}
+	return nil
+}
+
+func (x *Work) GetOldestInspectionTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestInspectionTime
+	}
+	return nil
+}
+
+func (x *Work) GetSubscriptionsFailing() int32 {
+	if x != nil && x.SubscriptionsFailing != nil {
+		return *x.SubscriptionsFailing
+	}
+	return 0
+}
+
+func (x *Work) GetFeedsFailing() int32 {
+	if x != nil && x.FeedsFailing != nil {
+		return *x.FeedsFailing
 	}
 	return 0
 }
@@ -755,15 +791,21 @@ const file_holdfast_operator_v1_operator_proto_rawDesc = "" +
 	"\talgorithm\x18\x02 \x01(\tR\talgorithm\x12;\n" +
 	"\vcreate_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12\x14\n" +
-	"\x05signs\x18\x04 \x01(\bR\x05signs\"\xcb\x02\n" +
+	"\x05signs\x18\x04 \x01(\bR\x05signs\"\xf3\x04\n" +
 	"\x04Work\x12<\n" +
 	"\ffeed_overdue\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\vfeedOverdue\x124\n" +
 	"\x13inspections_waiting\x18\x02 \x01(\x03H\x00R\x12inspectionsWaiting\x88\x01\x01\x12-\n" +
 	"\x12deliveries_waiting\x18\x03 \x01(\x05R\x11deliveriesWaiting\x12L\n" +
 	"\x14oldest_delivery_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x12oldestDeliveryTime\x12(\n" +
-	"\rmails_waiting\x18\x05 \x01(\x05H\x01R\fmailsWaiting\x88\x01\x01B\x16\n" +
+	"\rmails_waiting\x18\x05 \x01(\x05H\x01R\fmailsWaiting\x88\x01\x01\x12D\n" +
+	"\x10oldest_mail_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0eoldestMailTime\x12P\n" +
+	"\x16oldest_inspection_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x14oldestInspectionTime\x128\n" +
+	"\x15subscriptions_failing\x18\b \x01(\x05H\x02R\x14subscriptionsFailing\x88\x01\x01\x12(\n" +
+	"\rfeeds_failing\x18\t \x01(\x05H\x03R\ffeedsFailing\x88\x01\x01B\x16\n" +
 	"\x14_inspections_waitingB\x10\n" +
-	"\x0e_mails_waiting\"\x8a\x02\n" +
+	"\x0e_mails_waitingB\x18\n" +
+	"\x16_subscriptions_failingB\x10\n" +
+	"\x0e_feeds_failing\"\x8a\x02\n" +
 	"\n" +
 	"Collection\x125\n" +
 	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12/\n" +
@@ -826,16 +868,18 @@ var file_holdfast_operator_v1_operator_proto_depIdxs = []int32{
 	8,  // 12: holdfast.operator.v1.SigningKey.create_time:type_name -> google.protobuf.Timestamp
 	9,  // 13: holdfast.operator.v1.Work.feed_overdue:type_name -> google.protobuf.Duration
 	8,  // 14: holdfast.operator.v1.Work.oldest_delivery_time:type_name -> google.protobuf.Timestamp
-	9,  // 15: holdfast.operator.v1.Collection.interval:type_name -> google.protobuf.Duration
-	9,  // 16: holdfast.operator.v1.Collection.grace:type_name -> google.protobuf.Duration
-	8,  // 17: holdfast.operator.v1.Collection.last_time:type_name -> google.protobuf.Timestamp
-	0,  // 18: holdfast.operator.v1.OperatorService.GetInstallation:input_type -> holdfast.operator.v1.GetInstallationRequest
-	1,  // 19: holdfast.operator.v1.OperatorService.GetInstallation:output_type -> holdfast.operator.v1.Installation
-	19, // [19:20] is the sub-list for method output_type
-	18, // [18:19] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	8,  // 15: holdfast.operator.v1.Work.oldest_mail_time:type_name -> google.protobuf.Timestamp
+	8,  // 16: holdfast.operator.v1.Work.oldest_inspection_time:type_name -> google.protobuf.Timestamp
+	9,  // 17: holdfast.operator.v1.Collection.interval:type_name -> google.protobuf.Duration
+	9,  // 18: holdfast.operator.v1.Collection.grace:type_name -> google.protobuf.Duration
+	8,  // 19: holdfast.operator.v1.Collection.last_time:type_name -> google.protobuf.Timestamp
+	0,  // 20: holdfast.operator.v1.OperatorService.GetInstallation:input_type -> holdfast.operator.v1.GetInstallationRequest
+	1,  // 21: holdfast.operator.v1.OperatorService.GetInstallation:output_type -> holdfast.operator.v1.Installation
+	21, // [21:22] is the sub-list for method output_type
+	20, // [20:21] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_operator_v1_operator_proto_init() }

@@ -47,10 +47,13 @@ func workOf(s status.State) *pb.Work {
 	w := &pb.Work{DeliveriesWaiting: int32(s.DeliveriesWaiting), OldestDeliveryTime: wire.Time(s.OldestDelivery)}
 	if s.QueuesKnown {
 		w.FeedOverdue, w.InspectionsWaiting = durationpb.New(s.FeedOverdue.Truncate(time.Second)), &s.InspectionsWaiting
+		feeds, sinks := int32(s.FeedsFailing), int32(s.SinksFailing)
+		w.FeedsFailing, w.SubscriptionsFailing = &feeds, &sinks
+		w.OldestInspectionTime = wire.Time(s.OldestInspection)
 	}
 	if s.Mail {
 		waiting := int32(s.MailsWaiting)
-		w.MailsWaiting = &waiting
+		w.MailsWaiting, w.OldestMailTime = &waiting, wire.Time(s.OldestMail)
 	}
 	return w
 }

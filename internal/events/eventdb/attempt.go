@@ -159,9 +159,8 @@ func (s *Store) ReportFailing(
 	return err
 }
 
-// FailingSubscriptions returns the number of subscriptions that have been failing since before a time.
-func (s *Store) FailingSubscriptions(ctx context.Context, before time.Time) (n int, err error) {
-	err = s.Row(ctx, `SELECT count(*) FROM subscriptions WHERE failing_ms > 0 AND failing_ms < $1`,
-		[]any{store.MS(before)}, &n)
+// FailingSubscriptions returns the number of subscriptions whose sinks do not accept events.
+func (s *Store) FailingSubscriptions(ctx context.Context) (n int, err error) {
+	err = s.Row(ctx, `SELECT count(*) FROM subscriptions WHERE failing_ms > 0`, nil, &n)
 	return n, err
 }

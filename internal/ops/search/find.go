@@ -211,7 +211,7 @@ func (s *Service) byPerson(ctx context.Context, text string) (results []Result, 
 	people, err := s.IAM.ListPeople(ctx, text, page.Params{Size: perKind})
 	for _, p := range people.Items {
 		match := ByName
-		if slices.Contains(p.Emails, text) {
+		if slices.ContainsFunc(p.Emails, func(email string) bool { return strings.EqualFold(email, text) }) {
 			match = ByEmail
 		}
 		if string(p.UID) != text && !p.AccountOnly { // others find it by its uid, or find its account

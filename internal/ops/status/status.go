@@ -44,11 +44,15 @@ type State struct {
 
 	QueuesKnown        bool // whether the numbers of waiting tasks could be read
 	FeedOverdue        time.Duration
+	FeedsFailing       int
+	SinksFailing       int // number of subscriptions whose sinks do not accept events
 	InspectionsWaiting int64
+	OldestInspection   time.Time // time of the oldest push that waits for its first inspection; zero if none waits
 	DeliveriesWaiting  int
 	OldestDelivery     time.Time // time of the oldest waiting delivery; zero if no delivery waits
 	Mail               bool      // whether mail is configured and MailsWaiting could be read
 	MailsWaiting       int
+	OldestMail         time.Time // zero if no message waits
 
 	Collection Collection
 }

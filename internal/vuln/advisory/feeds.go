@@ -139,6 +139,10 @@ func (s *Service) OverdueBy(ctx context.Context) (time.Duration, error) {
 	return max(0, s.now().Sub(due)), nil
 }
 
+// FailingFeeds returns the number of feeds whose last read failed. It does not authorize the caller, because it is for
+// operators.
+func (s *Service) FailingFeeds(ctx context.Context) (int, error) { return s.store.FailingFeeds(ctx) }
+
 // maxFeedReaders is the number of feeds that are read in parallel, at most one per organization. So a slow feed delays
 // only feeds of its own organization, unless maxFeedReaders organizations have slow feeds. fetch.Config.Stall ends slow
 // reads. Each reader may need fetch.Config.MaxBytes on disk.

@@ -105,21 +105,22 @@ func (a *App) candidates(ctx context.Context, n Noun, typed string) ([]string, c
 	return a.words(ctx, n, nil, func(m protoreflect.Message) string { return described(nameOf(m), m, "uid") }, typed), 0
 }
 
-// peopleWords returns the e-mail addresses and names of people that start with typed.
+// peopleWords returns the e-mail addresses and names of people that contain typed. Capitals do not matter.
 func (a *App) peopleWords(ctx context.Context, typed string) (words []string) {
 	list := accesspb.NewAccessServiceClient(a).ListPeople
 	found, err := list(ctx, &accesspb.ListPeopleRequest{Query: typed, PageSize: completionLimit})
 	if err != nil {
 		return nil
 	}
+	contains := func(text, part string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(part)) }
 	for _, p := range found.GetPeople() {
 		name := cmp.Or(p.GetDisplayName(), p.GetName())
 		for _, email := range p.GetEmails() {
-			if strings.HasPrefix(email, typed) {
+			if contains(email, typed) {
 				words = append(words, email+"\t"+name)
 			}
 		}
-		if strings.HasPrefix(name, typed) {
+		if contains(name, typed) {
 			words = append(words, name+"\t"+p.GetUid())
 		}
 	}

@@ -59,6 +59,8 @@ export default function Operator() {
   );
 }
 
+const hourOld = (time: string | undefined) => time !== undefined && Date.now() - new Date(time).getTime() > 3_600_000;
+
 /** Warnings lists problems that need attention. */
 function Warnings({ of }: { of: Installation }) {
   const d = of.database;
@@ -71,6 +73,13 @@ function Warnings({ of }: { of: Installation }) {
       `The clock of the database is ${span(d?.clockSkew)} from this server's: synchronize both.`,
     (of.replicas ?? []).some((r) => r.live && Number(r.behind ?? 0) > 0) &&
       "A replica is behind the others. If that lasts more than a few seconds, look at its log.",
+    of.work?.inspectionsWaiting === undefined && "The state of feeds, webhooks and inspections cannot be read now.",
+    (of.work?.subscriptionsFailing ?? 0) > 0 &&
+      `${many(of.work?.subscriptionsFailing, "webhook")} did not accept the latest event.`,
+    (of.work?.feedsFailing ?? 0) > 0 && `The last read of ${many(of.work?.feedsFailing, "feed")} failed.`,
+    hourOld(of.work?.oldestDeliveryTime) && "An event has waited for more than an hour to be delivered.",
+    hourOld(of.work?.oldestInspectionTime) && "An image has waited for more than an hour to be inspected.",
+    hourOld(of.work?.oldestMailTime) && "A message has waited for more than an hour to be sent.",
     late > 3_600 && `A feed has been due for ${span(of.work?.feedOverdue)}.`,
     ends < 14 * 86_400_000 && "The certificate ends within two weeks.",
     of.collection?.lastError && `Garbage was not collected: ${of.collection.lastError}.`,
@@ -80,7 +89,7 @@ function Warnings({ of }: { of: Installation }) {
   if (said.length === 0)
     return (
       <p class="verdict good" role="status">
-        <strong>All is well</strong>: this page found no problems.
+        <strong>All is well</strong>: there are no problems on this page. It does not check upstreams and back-ups.
       </p>
     );
   return (
@@ -128,6 +137,8 @@ function Work({ of }: { of: Installation }) {
                 ? `one has been due for ${span(w.feedOverdue)}`
                 : "none is due",
           ],
+          ["Feeds failing", w?.feedsFailing === undefined ? "not known now" : count(w.feedsFailing)],
+          ["Webhooks failing", w?.subscriptionsFailing === undefined ? "not known now" : count(w.subscriptionsFailing)],
           [
             "Images",
             w?.inspectionsWaiting === undefined ? "not known now" : `${many(w.inspectionsWaiting, "image")} to inspect`,
@@ -146,7 +157,7 @@ function Work({ of }: { of: Installation }) {
           [
             "Messages",
             w?.mailsWaiting === undefined
-              ? "none are sent: there is no mail server"
+              ? "not known, or there is no mail server"
               : `${many(w.mailsWaiting, "message")} to send`,
           ],
         ]}

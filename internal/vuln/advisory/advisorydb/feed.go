@@ -154,6 +154,12 @@ func (s *Store) OldestDueFeed(ctx context.Context) (time.Time, error) {
 	return store.FromMS(due), err
 }
 
+// FailingFeeds returns the number of feeds whose last read failed, without paused feeds.
+func (s *Store) FailingFeeds(ctx context.Context) (n int, err error) {
+	err = s.Row(ctx, `SELECT count(*) FROM advisory_feeds WHERE NOT paused AND last LIKE '%"error":%'`, nil, &n)
+	return n, err
+}
+
 const oldestDueQuery = `SELECT due_ms FROM advisory_feeds WHERE NOT paused AND due_ms <= $1 ORDER BY due_ms LIMIT 1`
 
 // RecordFeedResult records the result of reading f, and the time at which the feed is due again. It does nothing if the

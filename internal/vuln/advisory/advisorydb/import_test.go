@@ -369,6 +369,26 @@ func TestOldestDueFeed(t *testing.T) {
 	})
 }
 
+// TestFailingFeeds checks that FailingFeeds counts the feeds whose last read failed, without paused feeds.
+func TestFailingFeeds(t *testing.T) {
+	vulntest.Each(t, func(t *testing.T, s *vulntest.Store) {
+		org, _ := iamtest.AddOrganization(t, s.IAMStore, "acme", iamtest.Alice)
+		for name, last := range map[string]vuln.FeedResult{
+			"well":   {Revision: "the text \"error\": is not an error"},
+			"failed": {Error: "no route"},
+			"paused": {Error: "no route"},
+		} {
+			f := vulntest.NewFeed(org.UID, name)
+			f.Paused = name == "paused"
+			testkit.Must(t, s.InsertFeed(t.Context(), f))
+			testkit.Must(t, s.RecordFeedResult(t.Context(), f, last, nil, iamtest.Epoch))
+		}
+		if n, err := s.FailingFeeds(t.Context()); err != nil || n != 1 {
+			t.Errorf("%d feeds fail, want 1: %v", n, err)
+		}
+	})
+}
+
 // TestGroupKeepsAdvisories checks that a group with advisories or feeds cannot
 // be deleted, and that nothing is left of them after the group is deleted.
 func TestGroupKeepsAdvisories(t *testing.T) {
