@@ -64,6 +64,8 @@ var examples = map[string]string{
 	"findings rules delete":                   "findings rules delete 41c2bd7f0f6a2c11…/5f3c…",
 	"findings rules get":                      "findings rules get 41c2bd7f0f6a2c11…/5f3c…",
 	"findings rules list":                     "findings rules list --parent acme",
+	"findings sla delete":                     "findings sla delete acme --dry-run",
+	"findings sla get":                        "findings sla get acme/platform",
 	"findings rules update":                   "findings rules update 41c2bd7f0f6a2c11…/5f3c… --mode enforce",
 	"iam groups delete":                       "iam groups delete acme/scratch --dry-run",
 	"iam identities list":                     "iam identities list --parent acme/platform --type claim-match",

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/vulntest"
 )
@@ -136,6 +137,18 @@ func (st stage) actsOnFindings() map[string]act {
 		"DeletePullRule": {
 			func(ctx context.Context) error { return st.DeletePullRule(ctx, st.rule.UID) },
 			func(ctx context.Context) error { return st.DeletePullRule(ctx, none) },
+		},
+		"SetSLA": {
+			func(ctx context.Context) error {
+				return testkit.Ignore(st.SetSLA(ctx, vuln.SLA{UID: st.org.UID, Critical: 8}))
+			},
+			func(ctx context.Context) error {
+				return testkit.Ignore(st.SetSLA(ctx, vuln.SLA{UID: none, Critical: 8}))
+			},
+		},
+		"DeleteSLA": {
+			func(ctx context.Context) error { return st.DeleteSLA(ctx, st.org.UID) },
+			func(ctx context.Context) error { return st.DeleteSLA(ctx, none) },
 		},
 		"ReplaceInventory": {
 			func(ctx context.Context) error { return st.ReplaceInventory(ctx, place, entries) },

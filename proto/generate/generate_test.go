@@ -152,6 +152,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"ExceptionsService":                5,
 		"GroupFindingsService":             5,
 		"RulesService":                     6,
+		"SlasService":                      3,
 		"VexService":                       2,
 		"DeliveriesService":                5,
 		"ExploitedService":                 3,
@@ -205,7 +206,8 @@ func TestDocumentOffersValidateOnly(t *testing.T) {
 	_, doc := openapiJSON(t)
 	custom := `PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash|RunRetention|RunSync|CopyImages|` +
 		`ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest`
-	change := regexp.MustCompile(`^[A-Za-z]+_(Create|Update|Delete|BatchCreate|BatchDelete|SetRetention|` + custom + `)`)
+	change := regexp.MustCompile(
+		`^[A-Za-z]+_(Create|Update|Delete|BatchCreate|BatchDelete|SetRetention|SetSla|` + custom + `)`)
 	whole := regexp.MustCompile(`:(batchCreate|batchDelete|updateIdentityMetadata)$|/accountLinks/|_(` + custom + `)$`)
 	for path, operations := range doc.Paths {
 		for _, op := range operations {

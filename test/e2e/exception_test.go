@@ -47,6 +47,14 @@ func (w *world) ruled(t *testing.T, parent string, r *findingspb.Rule) *findings
 	return must[*findingspb.Rule](t, w.overGRPC, w.Token, &findingspb.CreateRuleRequest{Parent: parent, Rule: r})
 }
 
+// promise sets an SLA on a group as the owner.
+func (w *world) promise(t *testing.T, group string) {
+	t.Helper()
+	must[*findingspb.Sla](t, w.overGRPC, w.Token, &findingspb.SetSlaRequest{
+		Sla: &findingspb.Sla{Uid: group, CriticalDays: 7},
+	})
+}
+
 // judgementAccesses returns, by name, the methods for exceptions and rules that act on one place.
 func (h *hierarchy) judgementAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
@@ -54,6 +62,10 @@ func (h *hierarchy) judgementAccesses() map[string]access {
 		return h.except(t, h.folder, &findingspb.Exception{AdvisoryId: "CVE-1"}).GetUid()
 	}
 	rule := func(t *testing.T) string { return h.ruled(t, h.folder, &findingspb.Rule{}).GetUid() }
+	promised := func(t *testing.T) string {
+		h.promise(t, h.folder)
+		return h.folder
+	}
 	vex := []byte(`{"@context":"https://openvex.dev/ns/v0.2.0","statements":[]}`)
 	return map[string]access{
 		"CreateException": {"policies.override.create", folder, func(uid string) proto.Message {
@@ -85,6 +97,15 @@ func (h *hierarchy) judgementAccesses() map[string]access {
 		"DeleteRule": {"policies.policy.delete", rule, func(uid string) proto.Message {
 			return &findingspb.DeleteRuleRequest{Uid: uid}
 		}},
+		"GetSla": {"policies.policy.list", promised, func(uid string) proto.Message {
+			return &findingspb.GetSlaRequest{Uid: uid}
+		}},
+		"SetSla": {"policies.policy.update", folder, func(uid string) proto.Message {
+			return &findingspb.SetSlaRequest{Sla: &findingspb.Sla{Uid: uid, CriticalDays: 7}}
+		}},
+		"DeleteSla": {"policies.policy.delete", promised, func(uid string) proto.Message {
+			return &findingspb.DeleteSlaRequest{Uid: uid}
+		}},
 		"CheckRule": {"repo.check_policies", rule, func(uid string) proto.Message {
 			return &findingspb.CheckRuleRequest{Uid: uid}
 		}},
@@ -104,6 +125,7 @@ func judgementExamples(t *testing.T, w *world, x things) map[string][]example {
 		`","tagPattern":"v*","reason":"r","justification":"JUSTIFICATION_COMPONENT_NOT_PRESENT"}`
 	vex := `{"document":"eyJAY29udGV4dCI6ICJodHRwczovL29wZW52ZXguZGV2L25zL3YwLjIuMCIsICJzdGF0ZW1lbnRzIjogW119"}`
 	waitIndexed(t, w, repo)
+	w.promise(t, x.org)
 	return map[string][]example{
 		"ExceptionsService_CreateException": {{uid: x.org, body: body}, {uid: x.org, body: `{"reason":"r"}`, fails: true}},
 		"ExceptionsService_GetException":    {{uid: exception()}, {uid: x.org + "/0123456789abcdef", fails: true}},
@@ -118,6 +140,10 @@ func judgementExamples(t *testing.T, w *world, x things) map[string][]example {
 			{uid: x.org, body: `{"minSeverity":"SEVERITY_HIGH","graceDays":3,"exemptUids":["` + x.org + `"]}`},
 			{uid: x.org, body: `{"graceDays":-1}`, fails: true},
 		},
+		"SlasService_GetSla": {{uid: x.org}, {uid: "x", fails: true}},
+		"SlasService_SetSla": {
+			{uid: x.org, body: `{"criticalDays":7,"unknownDays":90}`}, {uid: x.org, body: `{"criticalDays":-1}`, fails: true}},
+		"SlasService_DeleteSla":  {{uid: x.org, query: "validate_only=true"}, {uid: "x", fails: true}},
 		"RulesService_GetRule":   {{uid: rule}, {uid: "x", fails: true}},
 		"RulesService_ListRules": {{query: "page_size=1"}, {query: "page_size=-1", fails: true}},
 		"RulesService_UpdateRule": {

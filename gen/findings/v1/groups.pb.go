@@ -686,7 +686,12 @@ type FindingCounts struct {
 	MeanTimeToFix *durationpb.Duration `protobuf:"bytes,9,opt,name=mean_time_to_fix,json=meanTimeToFix,proto3" json:"mean_time_to_fix,omitempty"`
 	// The number of present findings to which exceptions apply in all images of the tag
 	// that have the finding.
-	Excepted      int64 `protobuf:"varint,10,opt,name=excepted,proto3" json:"excepted,omitempty"`
+	Excepted int64 `protobuf:"varint,10,opt,name=excepted,proto3" json:"excepted,omitempty"`
+	// The open findings that must be fixed within a number of days, because the nearest
+	// group with an SLA has days for their severity.
+	Limited int64 `protobuf:"varint,11,opt,name=limited,proto3" json:"limited,omitempty"`
+	// The limited findings that have been open for longer. Absent if limited is 0.
+	Overdue       *SeverityCounts `protobuf:"bytes,12,opt,name=overdue,proto3" json:"overdue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -789,6 +794,20 @@ func (x *FindingCounts) GetExcepted() int64 {
 		return x.Excepted
 	}
 	return 0
+}
+
+func (x *FindingCounts) GetLimited() int64 {
+	if x != nil {
+		return x.Limited
+	}
+	return 0
+}
+
+func (x *FindingCounts) GetOverdue() *SeverityCounts {
+	if x != nil {
+		return x.Overdue
+	}
+	return nil
 }
 
 // OpenFinding is a finding of a tag.
@@ -1278,7 +1297,7 @@ const file_holdfast_findings_v1_groups_proto_rawDesc = "" +
 	"\x04high\x18\x03 \x01(\x03R\x04high\x12\x16\n" +
 	"\x06medium\x18\x04 \x01(\x03R\x06medium\x12\x10\n" +
 	"\x03low\x18\x05 \x01(\x03R\x03low\x12\x18\n" +
-	"\aunknown\x18\x06 \x01(\x03R\aunknown\"\xee\x02\n" +
+	"\aunknown\x18\x06 \x01(\x03R\aunknown\"\xc8\x03\n" +
 	"\rFindingCounts\x126\n" +
 	"\x03now\x18\x01 \x01(\v2$.holdfast.findings.v1.SeverityCountsR\x03now\x12\x18\n" +
 	"\afixable\x18\x02 \x01(\x03R\afixable\x12\x14\n" +
@@ -1290,7 +1309,9 @@ const file_holdfast_findings_v1_groups_proto_rawDesc = "" +
 	"\x05fixed\x18\b \x01(\x03R\x05fixed\x12B\n" +
 	"\x10mean_time_to_fix\x18\t \x01(\v2\x19.google.protobuf.DurationR\rmeanTimeToFix\x12\x1a\n" +
 	"\bexcepted\x18\n" +
-	" \x01(\x03R\bexcepted\"\xae\x01\n" +
+	" \x01(\x03R\bexcepted\x12\x18\n" +
+	"\alimited\x18\v \x01(\x03R\alimited\x12>\n" +
+	"\aoverdue\x18\f \x01(\v2$.holdfast.findings.v1.SeverityCountsR\aoverdue\"\xae\x01\n" +
 	"\vOpenFinding\x12\x1f\n" +
 	"\vadvisory_id\x18\x01 \x01(\tR\n" +
 	"advisoryId\x12\x18\n" +
@@ -1396,27 +1417,28 @@ var file_holdfast_findings_v1_groups_proto_depIdxs = []int32{
 	6,  // 10: holdfast.findings.v1.FindingCounts.now:type_name -> holdfast.findings.v1.SeverityCounts
 	8,  // 11: holdfast.findings.v1.FindingCounts.oldest:type_name -> holdfast.findings.v1.OpenFinding
 	17, // 12: holdfast.findings.v1.FindingCounts.mean_time_to_fix:type_name -> google.protobuf.Duration
-	18, // 13: holdfast.findings.v1.OpenFinding.open_time:type_name -> google.protobuf.Timestamp
-	18, // 14: holdfast.findings.v1.SummaryPoint.time:type_name -> google.protobuf.Timestamp
-	6,  // 15: holdfast.findings.v1.SummaryPoint.counts:type_name -> holdfast.findings.v1.SeverityCounts
-	12, // 16: holdfast.findings.v1.Trend.days:type_name -> holdfast.findings.v1.TrendDay
-	16, // 17: holdfast.findings.v1.Trend.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
-	18, // 18: holdfast.findings.v1.TrendDay.day:type_name -> google.protobuf.Timestamp
-	18, // 19: holdfast.findings.v1.TrendDay.time:type_name -> google.protobuf.Timestamp
-	6,  // 20: holdfast.findings.v1.TrendDay.open:type_name -> holdfast.findings.v1.SeverityCounts
-	17, // 21: holdfast.findings.v1.TrendDay.mean_age:type_name -> google.protobuf.Duration
-	19, // 22: holdfast.findings.v1.TrendDay.packages:type_name -> holdfast.findings.v1.Coverage
-	1,  // 23: holdfast.findings.v1.GroupFindingsService.ListGroupFindings:input_type -> holdfast.findings.v1.ListGroupFindingsRequest
-	3,  // 24: holdfast.findings.v1.GroupFindingsService.GetSummary:input_type -> holdfast.findings.v1.GetSummaryRequest
-	10, // 25: holdfast.findings.v1.GroupFindingsService.GetTrend:input_type -> holdfast.findings.v1.GetTrendRequest
-	2,  // 26: holdfast.findings.v1.GroupFindingsService.ListGroupFindings:output_type -> holdfast.findings.v1.ListGroupFindingsResponse
-	4,  // 27: holdfast.findings.v1.GroupFindingsService.GetSummary:output_type -> holdfast.findings.v1.GetSummaryResponse
-	11, // 28: holdfast.findings.v1.GroupFindingsService.GetTrend:output_type -> holdfast.findings.v1.Trend
-	26, // [26:29] is the sub-list for method output_type
-	23, // [23:26] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	6,  // 13: holdfast.findings.v1.FindingCounts.overdue:type_name -> holdfast.findings.v1.SeverityCounts
+	18, // 14: holdfast.findings.v1.OpenFinding.open_time:type_name -> google.protobuf.Timestamp
+	18, // 15: holdfast.findings.v1.SummaryPoint.time:type_name -> google.protobuf.Timestamp
+	6,  // 16: holdfast.findings.v1.SummaryPoint.counts:type_name -> holdfast.findings.v1.SeverityCounts
+	12, // 17: holdfast.findings.v1.Trend.days:type_name -> holdfast.findings.v1.TrendDay
+	16, // 18: holdfast.findings.v1.Trend.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	18, // 19: holdfast.findings.v1.TrendDay.day:type_name -> google.protobuf.Timestamp
+	18, // 20: holdfast.findings.v1.TrendDay.time:type_name -> google.protobuf.Timestamp
+	6,  // 21: holdfast.findings.v1.TrendDay.open:type_name -> holdfast.findings.v1.SeverityCounts
+	17, // 22: holdfast.findings.v1.TrendDay.mean_age:type_name -> google.protobuf.Duration
+	19, // 23: holdfast.findings.v1.TrendDay.packages:type_name -> holdfast.findings.v1.Coverage
+	1,  // 24: holdfast.findings.v1.GroupFindingsService.ListGroupFindings:input_type -> holdfast.findings.v1.ListGroupFindingsRequest
+	3,  // 25: holdfast.findings.v1.GroupFindingsService.GetSummary:input_type -> holdfast.findings.v1.GetSummaryRequest
+	10, // 26: holdfast.findings.v1.GroupFindingsService.GetTrend:input_type -> holdfast.findings.v1.GetTrendRequest
+	2,  // 27: holdfast.findings.v1.GroupFindingsService.ListGroupFindings:output_type -> holdfast.findings.v1.ListGroupFindingsResponse
+	4,  // 28: holdfast.findings.v1.GroupFindingsService.GetSummary:output_type -> holdfast.findings.v1.GetSummaryResponse
+	11, // 29: holdfast.findings.v1.GroupFindingsService.GetTrend:output_type -> holdfast.findings.v1.Trend
+	27, // [27:30] is the sub-list for method output_type
+	24, // [24:27] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_groups_proto_init() }

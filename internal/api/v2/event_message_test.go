@@ -126,6 +126,7 @@ func occurrences() map[resource.EventType]occurrence {
 	place := vuln.InventoryPlace{Group: eventOrg, Name: "cluster", Identity: eventThing, PushTime: at, ExpireTime: at}
 	exception := vuln.Exception{UID: eventThing, Target: eventOrg, Advisory: "CVE-1", Reason: "r", CreateTime: at}
 	signer := registry.Signer{UID: eventThing, Name: "release", Key: "k", CreateTime: at}
+	sla := vuln.SLA{UID: eventThing, Critical: 7, UpdateTime: at}
 	rule := vuln.PullRule{UID: eventThing, Target: eventOrg, CreateTime: at}
 	return map[resource.EventType]occurrence{
 		resource.GroupCreated:            {nil, group, "holdfast.iam.v2beta1.Group"},
@@ -224,6 +225,8 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.RuleCreated:       {nil, rule, "holdfast.findings.v1.Rule"},
 		resource.RuleUpdated:       {rule, rule, "holdfast.findings.v1.Rule"},
 		resource.RuleDeleted:       {rule, nil, "holdfast.findings.v1.DeleteRuleRequest"},
+		resource.SLAUpdated:        {nil, sla, "holdfast.findings.v1.Sla"},
+		resource.SLADeleted:        {sla, nil, "holdfast.findings.v1.DeleteSlaRequest"},
 		resource.ExploitListDeleted: {
 			vuln.ExploitList{Group: eventThing, Format: vuln.KEV, Time: at}, nil,
 			"holdfast.findings.v1.DeleteExploitListRequest",

@@ -92,6 +92,8 @@ const (
 	RuleCreated        EventType = "findings.rule.created.v1"
 	RuleUpdated        EventType = "findings.rule.updated.v1"
 	RuleDeleted        EventType = "findings.rule.deleted.v1"
+	SLAUpdated         EventType = "findings.sla.updated.v1"
+	SLADeleted         EventType = "findings.sla.deleted.v1"
 	SignerCreated      EventType = "platform.registry.signer.created.v1"
 	SignerDeleted      EventType = "platform.registry.signer.deleted.v1"
 	AccountCreated     EventType = "signin.account.created.v1"

@@ -206,6 +206,7 @@ var listCapabilities = map[string]resource.Capability{
 	"findings.finding":                 resource.ReportsList,
 	"findings.exception":               resource.OverrideList,
 	"findings.rule":                    resource.PolicyList,
+	"findings.sla":                     resource.PolicyList,
 	"platform.registry.access":         resource.RepoList,
 	"signin.account":                   resource.IdentityList,
 	"signin.activity":                  resource.IdentityList,

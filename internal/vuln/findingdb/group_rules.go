@@ -18,6 +18,9 @@ func GroupRules() []grouprule.Rule {
 		grouprule.Deletes("past_exceptions", func(ctx context.Context, t *store.Tx, group resource.UID) error {
 			return t.Later(ctx, `DELETE FROM past_exceptions WHERE parent = $1`, store.Segment(group))
 		}),
+		grouprule.Deletes("finding_slas", func(ctx context.Context, t *store.Tx, group resource.UID) error {
+			return t.Later(ctx, `DELETE FROM finding_slas WHERE grp = $1`, store.Segment(group))
+		}),
 		grouprule.Cascades("finding_days"),
 		grouprule.Cascades("finding_day_runs"),
 		grouprule.Keeps("matches", "the matcher removes them when it handles the changes of the advisories"),

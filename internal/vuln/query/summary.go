@@ -43,6 +43,9 @@ type Counts struct {
 	Fixed     int           // findings fixed in the last 90 days
 	FixedTime time.Duration // sum of the times for which the fixed findings were open
 
+	Limited int        // open findings for whose severity the nearest SLA has a number of days
+	Overdue BySeverity // findings among them that have been open for longer
+
 	// The following are set only by CountDay and ComputeDays.
 	KEV     int           // open findings that are known to be exploited
 	Changes []changes     // changes by day; nil if there are none
@@ -121,6 +124,9 @@ func (s *Service) Summarize(
 	}
 	defer done()
 	c := newTimeline(s.packages.Time(), cmp.Or(selected.Days, defaultDays), selected.Group)
+	if c.slas, err = s.readSLAs(ctx, reach); err != nil {
+		return zero, sum, err
+	}
 	if err := s.readTimeline(ctx, c, reach, seen); err != nil {
 		return zero, sum, err
 	}
@@ -148,7 +154,7 @@ func (s *Service) Summarize(
 // readTimeline reads to which images the tags in reach have pointed, with the packages of these images and the
 // advisories that affect them.
 func (s *Service) readTimeline(ctx context.Context, c *timeline, reach, seen []resource.UID) (err error) {
-	since := c.now.Add(-window).UnixMilli()
+	since := c.now.Add(-max(window, c.slas.longest())).UnixMilli()
 	if c.group.images, err = s.images.TaggedImages(ctx, reach, maxImages); err != nil {
 		return err
 	}
@@ -322,6 +328,7 @@ type timeline struct {
 	advisories map[int64]vuln.Advisory
 
 	exceptions exceptions
+	slas       slas
 	others     map[string]int64 // ranks of unrated vulnerabilities in other records, by name; see finding.Rank
 
 	changeDays   []vuln.Day                // days whose changes are counted

@@ -273,8 +273,9 @@ func (c *timeline) addFinding(v tagFinding, row *SummaryRow) {
 		}
 	}
 	v.Since, v.known = time.UnixMilli(start).UTC(), c.isKnown(v.names)
-	c.total.addOpen(v, c.now)
-	row.Count.addOpen(v, c.now)
+	days := c.slas.over(v.Repo).Days()
+	c.total.addOpen(v, c.now, days)
+	row.Count.addOpen(v, c.now, days)
 }
 
 // known returns the time in a period at which the packages of a tag's images were known. It returns imagedb.Now if they
@@ -326,15 +327,23 @@ func (c *timeline) close(v tagFinding, start, end int64, period int, row *Summar
 	}
 }
 
-// addOpen counts a finding that is open now.
-func (n *Counts) addOpen(v tagFinding, now time.Time) {
+// addOpen counts a finding that is open now. limits contains the days within which findings must be fixed, by severity;
+// 0 means that there is no limit.
+func (n *Counts) addOpen(v tagFinding, now time.Time, limits [5]int32) {
 	rank, fixable := int64(0), false
 	for _, s := range v.spans {
 		if s.to == imagedb.Now {
 			rank, fixable = max(rank, s.rank), fixable || s.fixable
 		}
 	}
-	n.Now[finding.SeverityOfRank(rank)]++
+	severity := finding.SeverityOfRank(rank)
+	n.Now[severity]++
+	if limit := limits[severity]; limit > 0 {
+		n.Limited++
+		if now.Sub(v.Since) >= time.Duration(limit)*day {
+			n.Overdue[severity]++
+		}
+	}
 	if fixable {
 		n.Fixable++
 	}

@@ -25,7 +25,7 @@ import (
 func Findings(a *noun.App) *cobra.Command {
 	return a.Branch("findings", "List vulnerabilities of images, and the images that an advisory affects",
 		findingsList(a), findingsSummary(a), findingsTrend(a), findingsImages(a), findingsCompare(a), findingsBlast(a),
-		exceptionsCommand(a), a.Command(rules()), findingsExport(a))
+		exceptionsCommand(a), a.Command(rules()), a.Command(slas()), findingsExport(a))
 }
 
 // Packages returns the commands about packages in images.

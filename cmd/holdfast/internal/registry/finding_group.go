@@ -166,6 +166,12 @@ func summaryColumns() []output.Column {
 		open("low", (*findingspb.SeverityCounts).GetLow), open("unknown", (*findingspb.SeverityCounts).GetUnknown),
 		count("fixable", (*findingspb.FindingCounts).GetFixable),
 		count("excepted", (*findingspb.FindingCounts).GetExcepted),
+		output.Text("overdue", func(r *findingspb.SummaryRow) string {
+			if r.GetCounts().GetOverdue() == nil {
+				return ""
+			}
+			return fmt.Sprint(r.GetCounts().GetOverdue().GetOpen())
+		}),
 		output.Text("oldest", func(r *findingspb.SummaryRow) string {
 			if o := r.GetCounts().GetOldest(); o != nil {
 				return days(time.Since(o.GetOpenTime().AsTime()))

@@ -22,6 +22,7 @@ var EventKinds = map[string]wire.EventKind{
 	"findings.finding":             wire.NewEventKind(findingNewsOf, nil),
 	"findings.exception":           wire.NewEventKind(exceptionRecordOf, &findingspb.DeleteExceptionRequest{}),
 	"findings.rule":                wire.NewEventKind(ruleOf, &findingspb.DeleteRuleRequest{}),
+	"findings.sla":                 wire.NewEventKind(ownSLAOf, &findingspb.DeleteSlaRequest{}),
 }
 
 // EventBodies return the bodies of events whose body is not the resource itself.

@@ -101,6 +101,9 @@ func findingCountsOf(c query.Counts) *pb.FindingCounts {
 		Now: bySeverityOf(c.Now), Fixable: int64(c.Fixable), Fixed: int64(c.Fixed), Excepted: int64(c.Excepted),
 		Days7: int64(c.Ages[0]), Days30: int64(c.Ages[1]), Days90: int64(c.Ages[2]), Older: int64(c.Ages[3]),
 	}
+	if out.Limited = int64(c.Limited); c.Limited > 0 {
+		out.Overdue = bySeverityOf(c.Overdue)
+	}
 	if o := c.Oldest; !o.Since.IsZero() {
 		out.Oldest = &pb.OpenFinding{AdvisoryId: o.ID, Package: o.Package, RepoUid: string(o.Repo), Tag: o.Tag,
 			OpenTime: wire.Time(o.Since)}

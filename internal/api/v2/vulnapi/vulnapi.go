@@ -34,6 +34,7 @@ type server struct {
 	findingspb.UnsafeExploitedServiceServer
 	findingspb.UnsafeExceptionsServiceServer
 	findingspb.UnsafeRulesServiceServer
+	findingspb.UnsafeSlasServiceServer
 	findingspb.UnsafeVexServiceServer
 	findingspb.UnsafeComparisonServiceServer
 	findingspb.UnsafeInventoryServiceServer
@@ -57,6 +58,7 @@ func Register(r grpc.ServiceRegistrar, services Services, dir string) {
 	findingspb.RegisterExploitedServiceServer(r, s)
 	findingspb.RegisterExceptionsServiceServer(r, s)
 	findingspb.RegisterRulesServiceServer(r, s)
+	findingspb.RegisterSlasServiceServer(r, s)
 	findingspb.RegisterVexServiceServer(r, s)
 	findingspb.RegisterComparisonServiceServer(r, s)
 	findingspb.RegisterInventoryServiceServer(r, s)
