@@ -8,6 +8,10 @@ ROLLS    ?= 20
 HISTORIES ?= 10m
 PLAY ?= 10m
 
+# With -trimpath, what is compiled does not depend on the folder. So the tests, the releases that they make, the previous
+# version and other clones share the build cache.
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
+
 # The race detector needs a C compiler, which a machine with Go may lack.
 ifneq ($(shell command -v $(firstword $(shell $(GO) env CC)) 2>/dev/null),)
 # It watches our code, and neither SQLite, which is C translated to Go and four times as slow when watched,
