@@ -87,6 +87,32 @@ func (w *world) pullEverything(t *testing.T, org string, identity resource.UID, 
 	})
 }
 
+// registryHides checks that no answer of the registry to a caller of the API contains a hidden text.
+func (w *world) registryHides(t *testing.T, who, bearer string, hidden []string) {
+	t.Helper()
+	switch who {
+	case "the owner":
+		bearer = w.mint(t, w.Owner, token.Claims{Audience: []string{w.RegistryHost}})
+	case "nobody":
+	default:
+		bearer = w.mint(t, rivalWorkload, token.Claims{Audience: []string{w.RegistryHost}})
+	}
+	for path, status := range map[string]int{
+		"manifests/v2": http.StatusOK, "tags/list": http.StatusOK, "manifests/none": http.StatusNotFound,
+		"referrers/sha256:" + strings.Repeat("0", 64): http.StatusOK,
+	} {
+		got := w.oci(t, bearer, "GET", "/v2/dev/folder/kept/"+path, "")
+		if got.status != status {
+			t.Errorf("%s gets %d for %s of a public repo, want %d", who, got.status, path, status)
+		}
+		for _, text := range hidden {
+			if strings.Contains(got.body, text) || strings.Contains(fmt.Sprint(got.header), text) {
+				t.Errorf("%s learns %q from %s of the registry: %.500s", who, text, path, got.body)
+			}
+		}
+	}
+}
+
 // TestAttackNamesOfOthers calls every method as the owner of an organization from whose public repos people and
 // workloads of another organization have pulled, and as a member of that other organization, and without a token. No
 // answer may contain a name or an address that the caller may not see. The owner must see the names and addresses of
@@ -136,20 +162,29 @@ func TestAttackNamesOfOthers(t *testing.T) {
 					continue
 				}
 				for _, e := range examples[id] {
-					if e.as != "" && pass.bearer != w.Token {
+					bearer := pass.bearer
+					if e.as != "" && bearer != w.Token {
 						continue // the example is about its caller
 					}
-					got := w.send(t, pass.bearer, strings.ToUpper(verb), e.target(t, path, op, x), e.body)
+					if e.as != "" {
+						bearer = e.as
+					}
+					got := w.send(t, bearer, strings.ToUpper(verb), e.target(t, path, op, x), e.body)
 					for _, text := range pass.hidden {
 						if strings.Contains(got.body, text) || strings.Contains(fmt.Sprint(got.header), text) {
 							t.Errorf("%s learns %q from %s: %.500s", pass.who, text, id, got.body)
 						}
 					}
-					if pass.who == "the owner" {
-						seen.WriteString(got.body)
+					if pass.who != "the owner" {
+						continue
+					}
+					seen.WriteString(got.body)
+					if succeeds := got.status == http.StatusOK; succeeds == e.fails {
+						t.Errorf("%s by the owner: %d %.300s", id, got.status, got.body)
 					}
 				}
 			}
+			w.registryHides(t, pass.who, pass.bearer, pass.hidden)
 		}
 		for _, text := range []string{host.workload, host.address} {
 			if !strings.Contains(seen.String(), text) {
