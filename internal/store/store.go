@@ -20,6 +20,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/allowance"
+	"github.com/holdfast-dev/holdfast/internal/store/bell"
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
 	"github.com/holdfast-dev/holdfast/internal/store/replica"
 	"github.com/holdfast-dev/holdfast/internal/store/schema"
@@ -49,7 +51,7 @@ type DB struct {
 	onGrantChange []func(context.Context, int64)
 	settled       atomic.Int64 // newest revision that all replicas are known to have applied
 	onRevision    []func()
-	bells         [queues]bell
+	bells         [queues]bell.Bell
 
 	BudgetHooks BudgetHooks // must be set before the DB is used
 	budgets     budgetCache
@@ -58,7 +60,7 @@ type DB struct {
 	// metric. Organizations that another one pays for share its limits. Only metrics in
 	// Counters can have a default. It must be set before the DB is used.
 	DefaultLimits map[resource.Metric]int64
-	allowances    allowances
+	allowances    allowance.Table[counterKey]
 }
 
 // Open connects to url, a postgres:// address or the path of an SQLite file, and

@@ -1,7 +1,5 @@
 package store
 
-import "sync"
-
 // A Queue is a queue in the database whose readers of this process are woken when a transaction of this process adds to
 // it. Readers must also poll it, at a low rate, because other replicas add to it, too.
 type Queue int
@@ -14,42 +12,18 @@ const (
 	queues
 )
 
-// A bell wakes all readers of a queue.
-type bell struct {
-	mu   sync.Mutex
-	next chan struct{} // closed by the next ring; nil if nobody waits
-}
-
-func (b *bell) ring() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.next != nil {
-		close(b.next)
-		b.next = nil
-	}
-}
-
-func (b *bell) wait() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.next == nil {
-		b.next = make(chan struct{})
-	}
-	return b.next
-}
-
 // Wakes makes the commit of the transaction wake the readers of a queue.
 func (t *Tx) Wakes(q Queue) { t.wakes[q] = true }
 
 // Woken returns a channel that is closed after the next commit of this process that adds to a queue. A reader calls it
 // before it reads the queue, so that it misses nothing.
-func (s *DB) Woken(q Queue) <-chan struct{} { return s.bells[q].wait() }
+func (s *DB) Woken(q Queue) <-chan struct{} { return s.bells[q].Wait() }
 
 // wake wakes the readers of the queues to which a committed transaction has added.
 func (s *DB) wake(t *Tx) {
 	for q, added := range t.wakes {
 		if added {
-			s.bells[q].ring()
+			s.bells[q].Ring()
 		}
 	}
 }

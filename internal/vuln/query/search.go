@@ -10,10 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-const (
-	maxVersions    = 20_000 // maximum number of versions of one package in a search
-	maxComparisons = 20     // maximum number of comparisons in a range
-)
+const maxVersions = 20_000 // maximum number of versions of one package in a search
 
 // SearchWithCoverage is like Search. It also returns the coverage of the answer.
 func (s *Service) SearchWithCoverage(
@@ -66,7 +63,7 @@ func (s *Service) PackagesInRange(
 	if err != nil {
 		return nil, fault.Field("purl", "is not a package URL such as pkg:npm/lodash")
 	}
-	want, err := parseRange(ecosystem, in)
+	want, err := version.ParseRange(ecosystem, in)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +76,7 @@ func (s *Service) PackagesInRange(
 	}
 	for _, k := range known {
 		if version.SameEcosystem(ecosystem, k.Ecosystem) && (exact == "" || exact == k.Version) &&
-			want.has(k.Ecosystem, k.Version) {
+			want.Has(k.Ecosystem, k.Version) {
 			ids = append(ids, k.ID)
 		}
 	}

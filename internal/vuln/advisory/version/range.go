@@ -1,9 +1,7 @@
-package query
+package version
 
 import (
 	"strings"
-
-	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
@@ -11,17 +9,22 @@ import (
 // A comparison is an operator and a version.
 type comparison struct{ operator, version string }
 
-// A versionRange is a list of alternatives. All comparisons of an alternative must
+// A Range is a list of alternatives. All comparisons of an alternative must
 // hold. An empty range contains every version.
-type versionRange [][]comparison
+type Range [][]comparison
+
+const (
+	maxRange       = 1024 // maximum length of a range in bytes
+	maxComparisons = 20   // maximum number of comparisons in a range
+)
 
 // operators are in the order in which the parser tries them.
 var operators = []string{">=", "<=", "!=", ">", "<", "="}
 
-// parseRange parses a range of versions.
-func parseRange(ecosystem, text string) (r versionRange, _ error) {
-	if len(text) > maxName {
-		return nil, fault.Field("range", "must have at most %d bytes", maxName)
+// ParseRange parses a range of versions, such as ">=1.0 <1.2 || 2.0".
+func ParseRange(ecosystem, text string) (r Range, _ error) {
+	if len(text) > maxRange {
+		return nil, fault.Field("range", "must have at most %d bytes", maxRange)
 	}
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -37,7 +40,7 @@ func parseRange(ecosystem, text string) (r versionRange, _ error) {
 					break
 				}
 			}
-			if _, err := version.Compare(ecosystem, c.version, c.version); err != nil || c.version == "" {
+			if _, err := Compare(ecosystem, c.version, c.version); err != nil || c.version == "" {
 				return nil, fault.Field("range", "%.100q is not a version of %s", c.version, ecosystem)
 			}
 			alternative = append(alternative, c)
@@ -61,12 +64,12 @@ func joined(part string) string {
 	return part
 }
 
-// has reports whether a version is in the range. It returns false for a version that cannot be compared.
-func (r versionRange) has(ecosystem, v string) bool {
+// Has reports whether a version is in the range. It returns false for a version that cannot be compared.
+func (r Range) Has(ecosystem, v string) bool {
 	for _, comparisons := range r {
 		holds := true
 		for _, c := range comparisons {
-			order, err := version.Compare(ecosystem, v, c.version)
+			order, err := Compare(ecosystem, v, c.version)
 			holds = holds && err == nil && c.allows(order)
 		}
 		if holds {
