@@ -69,8 +69,8 @@ func TestAttackInspectionQueue(t *testing.T) {
 	}
 }
 
-// TestAttackLongInspection: an inspection takes so long that the position of its tenant is removed meanwhile, because the
-// queue has passed it. The tenant still pays for the inspection: the images of the other tenant come first.
+// TestAttackLongInspection: during a long inspection, the queue passes the position of its tenant, which is therefore
+// removed. The tenant still pays for the inspection: the images of the other tenant come first.
 func TestAttackLongInspection(t *testing.T) {
 	vulntest.Each(t, func(t *testing.T, s *vulntest.Store) {
 		push := func(name string, images int) resource.UID {

@@ -21,8 +21,8 @@ import (
 // the third lists the fifth's only image a second time. Each index has a tag with its name.
 type nested struct {
 	repo   registry.Repo
-	digest string // of the image
-	number int64  // of the image
+	digest string // digest of the image
+	number int64  // number of the image
 	index  map[string]string
 }
 

@@ -26,9 +26,9 @@ type listing struct {
 	left   int             // number of indexes that may still be read
 }
 
-// eachListed calls visit with each entry for an image in index and in the indexes that it lists, and with the index that
-// has the entry, until visit returns false. It leaves out attestations, repeated entries, and indexes that the repo
-// lacks. It follows as many levels as the queries over registrydb.ManifestsBelow.
+// eachListed calls visit with each entry for an image in index and in the indexes that it lists, and with the index
+// that has the entry, until visit returns false. It leaves out attestations, repeated entries, and indexes that the
+// repo lacks. It follows as many levels as the queries over registrydb.ManifestsBelow.
 func (r *Reader) eachListed(
 	ctx context.Context, repo resource.UID, index *oci.Document,
 	visit func(index *oci.Document, d ocispec.Descriptor) (more bool, err error),
@@ -38,8 +38,9 @@ func (r *Reader) eachListed(
 	return err
 }
 
-// walk visits the entries of an index, and those of the indexes on the levels below. It reports whether to continue.
-func (l *listing) walk(ctx context.Context, index *oci.Document, levels int) (more bool, _ error) {
+// walk visits the entries of an index and, on the levels below, of the indexes that it lists. It reports whether to
+// continue.
+func (l *listing) walk(ctx context.Context, index *oci.Document, levels int) (proceed bool, _ error) {
 	for _, d := range index.Manifests {
 		key := d.Digest.String()
 		nested := slices.Contains(oci.IndexTypes, d.MediaType)
@@ -51,7 +52,7 @@ func (l *listing) walk(ctx context.Context, index *oci.Document, levels int) (mo
 		}
 		l.seen[key] = true
 		if !nested {
-			if more, err := l.visit(index, d); err != nil || !more {
+			if proceed, err := l.visit(index, d); err != nil || !proceed {
 				return false, err
 			}
 			continue
@@ -67,7 +68,7 @@ func (l *listing) walk(ctx context.Context, index *oci.Document, levels int) (mo
 		if err != nil {
 			return false, err
 		}
-		if more, err := l.walk(ctx, &doc, levels-1); err != nil || !more {
+		if proceed, err := l.walk(ctx, &doc, levels-1); err != nil || !proceed {
 			return false, err
 		}
 	}

@@ -231,8 +231,8 @@ func (t Tx) MatchPackages(
 	return t.Later(ctx, text, q.Args...)
 }
 
-// MatchWithin replaces the matches of packages with the advisories of one organization, by its key. source returns the source of an
-// advisory's change. If a match changes, it first calls announce.
+// MatchWithin replaces the matches of packages with the advisories of one organization, by its key. source returns the
+// source of an advisory's change. If a match changes, it first calls announce.
 func (t Tx) MatchWithin(
 	ctx context.Context, root int64, packages []int64, want Matches, source func(advisory int64) string,
 	announce func(Change) error,

@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
-// slowReader reads images of some tenants until the test ends, and other images at once.
+// slowReader reads the images of some tenants until the test ends, and all other images without delay.
 type slowReader struct {
 	mu      sync.Mutex
 	slow    map[string]bool // tenants whose images take long

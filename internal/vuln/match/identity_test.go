@@ -185,8 +185,8 @@ func TestJars(t *testing.T) {
 	})
 }
 
-// TestJarsAndOtherAuthors checks that an advisory in a folder does not change to which Maven package the advisories above
-// compare an archive, that a deleted advisory has no effect, and that the comparison of one organization leaves the
+// TestJarsAndOtherAuthors checks that an advisory in a folder does not change which Maven package an archive is for the
+// advisories above, that a deleted advisory has no effect, and that the comparison of one organization leaves the
 // packages compared for the others.
 func TestJarsAndOtherAuthors(t *testing.T) {
 	vulntest.Each(t, func(t *testing.T, db *vulntest.Store) {
@@ -205,7 +205,9 @@ func TestJarsAndOtherAuthors(t *testing.T) {
 		s.advise(before("good", "Maven", "com.squareup.okio:okio", "1.17.6"))
 		check("one package", "good")
 		_, err = s.ImportAdvisories(t.Context(), folder.UID, "test",
-			[]vuln.Advisory{before("below", "Maven", "com.squareup.okio:okio", "1.18"), before("evil", "Maven", "evil:okio", "9")})
+			[]vuln.Advisory{
+				before("below", "Maven", "com.squareup.okio:okio", "1.18"), before("evil", "Maven", "evil:okio", "9"),
+			})
 		testkit.Must(t, err)
 		s.compare()
 		check("two packages for the folder", "good")
@@ -219,7 +221,8 @@ func TestJarsAndOtherAuthors(t *testing.T) {
 		check("two packages again", "")
 
 		other := &stage{s.Store, t, s.matcher, newOrganization(t, s.Store, "other")}
-		_, err = s.ImportAdvisories(t.Context(), other.org, "test", []vuln.Advisory{before("x", "Maven", "com.other:okio", "9")})
+		_, err = s.ImportAdvisories(t.Context(), other.org, "test",
+			[]vuln.Advisory{before("x", "Maven", "com.other:okio", "9")})
 		testkit.Must(t, err)
 		for range 100 { // every turn of the matcher
 			did, err := s.matcher.Match(t.Context())

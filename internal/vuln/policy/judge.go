@@ -255,11 +255,13 @@ func (e evidence) judge(key finding.ImageKey, r vuln.PullRule, asOf time.Time, v
 	return explain(worst, len(refused)-1)
 }
 
-// refused returns the findings because of which a rule refuses an image, each once. The rule is applied to several sets
-// of findings: to those by the advisories of the rule's group and above, and then to those by the advisories of each
-// further group on the way to the repo and above it. So whatever an author in a folder writes, it cannot weaken what
-// the advisories above say: not by a lower rating, and not by joining two vulnerabilities.
-func (e evidence) refused(key finding.ImageKey, r vuln.PullRule, asOf time.Time, v *verdict) (refused []finding.Finding) {
+// refused returns the findings that make a rule refuse an image, each once. The rule is applied to several sets of
+// findings. The first set uses the advisories in the rule's group and above. There is a further set for each group on
+// the way to the repo, which uses the advisories in that group and above. So an author in a folder cannot weaken what
+// the advisories above say, neither by a lower rating nor by joining two vulnerabilities.
+func (e evidence) refused(
+	key finding.ImageKey, r vuln.PullRule, asOf time.Time, v *verdict,
+) (refused []finding.Finding) {
 	type name struct {
 		pkg  registry.Package
 		name string
@@ -313,8 +315,7 @@ func (v *verdict) noteUnrated(r vuln.PullRule, f finding.Finding, asOf time.Time
 	}
 }
 
-// views returns the groups between home and repo, home first, whose advisories, records or catalogs add to those of the
-// groups above. home is always one of them.
+// views returns home, and each group between home and repo that has advisories, records or catalogs of its own.
 func (e evidence) views(repo, home resource.UID) []resource.UID {
 	views := []resource.UID{home}
 	for _, g := range repo.Ancestors() {

@@ -105,9 +105,9 @@ type Trend struct {
 }
 
 // Days returns the counts of a group on the last days; 0 means 90 days. The caller needs repo.list, vuln_report.list
-// and advisories.list on the group. The stored counts include all advisories of the organization, so they are returned only
-// if the caller has advisories.list on the organization. A day without a stored count is left out. Other callers get
-// numbers that are computed from the advisories that they may list, for at most 90 days.
+// and advisories.list on the group. The stored counts include all advisories of the organization, so they are returned
+// only if the caller has advisories.list on the organization. A day without a stored count is left out. Other callers
+// get numbers that are computed from the advisories that they may list, for at most 90 days.
 func (s *Service) Days(ctx context.Context, group resource.UID, days int) (t Trend, _ error) {
 	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(
 		resource.RepoList, resource.ReportsList, resource.AdvisoriesList), group); err != nil {

@@ -33,8 +33,9 @@ const (
 	minProgress = 1 << 20
 )
 
-// A document must arrive within documentTime, plus a second for each minRate bytes of its size. So a client that is just
-// fast enough to not be idle does not keep its space on disk for days. The largest document has less than three hours.
+// A document must arrive within documentTime, plus a second for each minRate bytes of its size. So a client that is
+// just fast enough to not be idle does not keep its space on disk for days. The largest document has less than three
+// hours.
 const (
 	documentTime = 10 * time.Minute
 	minRate      = 1 << 20

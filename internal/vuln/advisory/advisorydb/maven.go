@@ -78,18 +78,19 @@ func (t Tx) dropMavenNames(ctx context.Context, before vuln.Advisory, next []vul
 		}
 		var locked string
 		err := t.Row(ctx, `SELECT t.name FROM maven_names AS t
-			WHERE t.artifact = $1 AND t.grp = $2 AND t.name = $3`+t.DB.Engine.ForUpdate, []any{artifactOf(name), string(group), name}, &locked)
+			WHERE t.artifact = $1 AND t.grp = $2 AND t.name = $3`+t.DB.Engine.ForUpdate,
+			[]any{artifactOf(name), string(group), name}, &locked)
 		if errors.Is(err, sql.ErrNoRows) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		others, err := t.naming(ctx, group, name)
+		advisories, err := t.naming(ctx, group, name)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(others, func(key int64) bool { return key != store.Segment(before.UID) }) {
+		if slices.ContainsFunc(advisories, func(key int64) bool { return key != store.Segment(before.UID) }) {
 			continue
 		}
 		if err := t.Later(ctx, `DELETE FROM maven_names WHERE artifact = $1 AND grp = $2 AND name = $3`,
@@ -111,11 +112,11 @@ func (t Tx) repeatSiblings(ctx context.Context, group resource.UID, name string)
 		return err
 	}
 	for g, names := range siblings {
-		for _, other := range names {
-			if g == group && other == name {
+		for _, sibling := range names {
+			if g == group && sibling == name {
 				continue
 			}
-			keys, err := t.naming(ctx, g, other)
+			keys, err := t.naming(ctx, g, sibling)
 			if err != nil {
 				return err
 			}
@@ -145,7 +146,7 @@ func (t Tx) naming(ctx context.Context, group resource.UID, name string) ([]int6
 }
 
 // MavenNames returns the Maven packages with an artifact ID that the advisories of each group name, ordered by name. If
-// root is set, it returns only those of the groups of that organization.
+// root is set, it considers only the groups of that organization.
 func (s *Store) MavenNames(ctx context.Context, artifact string, root resource.UID) (map[resource.UID][]string, error) {
 	return mavenNamesOf(ctx, s.Rows, artifact, root)
 }
