@@ -100,23 +100,24 @@ func TestAttackUnlockedConsole(t *testing.T) {
 // registry returns its token for anonymous pulls.
 func TestAttackSessionToken(t *testing.T) {
 	t.Parallel()
-	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
-	ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a quiet violet anchor of ann")
-	b := w.signInBrowser(t, "127.0.0.1")
-	if !b.try("", ann.email, ann.password).in() {
-		t.Fatal("sign-in failed")
-	}
-	robot := w.robot(t, string(w.Organization), "robot")
-	query := "?aud=" + w.BaseURL + "&identity=" + robot
-	for _, path := range []string{
-		"/sts/exchange", "//sts/exchange", "/./sts/exchange", "/signin/v1/../../sts/exchange", "/%73ts/exchange",
-		"/sts%2Fexchange", "/sts/exchange_refresh_token", "/sts/../sts/exchange", "/v2/token", "/oauth/token",
-	} {
-		for _, method := range []string{"GET", "POST"} {
-			p := b.ask(method, path+query, "", "Holdfast-Console", "1", "Sec-Fetch-Site", "same-origin")
-			if p.status == 200 && !strings.Contains(p.body, `"token":"anonymous"`) || strings.Contains(p.body, "eyJ") {
-				t.Errorf("%s %s: %d %s", method, path, p.status, p.body)
+	eachWorld(t, func(t *testing.T, w *world) {
+		ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a quiet violet anchor of ann")
+		b := w.signInBrowser(t, "127.0.0.1")
+		if !b.try("", ann.email, ann.password).in() {
+			t.Fatal("sign-in failed")
+		}
+		robot := w.robot(t, string(w.Organization), "robot")
+		query := "?aud=" + w.BaseURL + "&identity=" + robot
+		for _, path := range []string{
+			"/sts/exchange", "//sts/exchange", "/./sts/exchange", "/signin/v1/../../sts/exchange", "/%73ts/exchange",
+			"/sts%2Fexchange", "/sts/exchange_refresh_token", "/sts/../sts/exchange", "/v2/token", "/oauth/token",
+		} {
+			for _, method := range []string{"GET", "POST"} {
+				p := b.ask(method, path+query, "", "Holdfast-Console", "1", "Sec-Fetch-Site", "same-origin")
+				if p.status == 200 && !strings.Contains(p.body, `"token":"anonymous"`) || strings.Contains(p.body, "eyJ") {
+					t.Errorf("%s %s: %d %s", method, path, p.status, p.body)
+				}
 			}
 		}
-	}
+	})
 }

@@ -66,24 +66,25 @@ func TestAttackUnlockedBrowser(t *testing.T) {
 // TestAttackUnlockedProvider: a session at a provider is not enough for a token either. The provider must ask for a
 // credential, with and without a session here, and if another identity is requested.
 func TestAttackUnlockedProvider(t *testing.T) {
-	x := sqlite(t)
-	p := newProvider(t)
-	idp := x.keep(t, p)
-	for name, signedIn := range map[string]bool{"without a session": false, "with a session": true} {
-		b := x.browser(t)
-		if signedIn {
-			b.toConsole(p, string(idp.UID))
+	each(t, func(t *testing.T, x *site) {
+		p := newProvider(t)
+		idp := x.keep(t, p)
+		for name, signedIn := range map[string]bool{"without a session": false, "with a session": true} {
+			b := x.browser(t)
+			if signedIn {
+				b.toConsole(p, string(idp.UID))
+			}
+			asked := b.ask(idp) // fails if it leads to the consent page
+			if !strings.Contains(asked, "prompt=login") {
+				t.Errorf("%s: the provider is asked %s", name, asked)
+			}
+			p.claims["auth_time"] = x.clock.now().Add(-time.Hour).Unix()
+			if a := b.get(p.answerTo(t, asked)); strings.Contains(a.location, "token=") {
+				t.Errorf("%s: the provider has not asked for a credential: %d %s", name, a.status, a.location)
+			}
+			delete(p.claims, "auth_time")
 		}
-		asked := b.ask(idp) // fails if it leads to the consent page
-		if !strings.Contains(asked, "prompt=login") {
-			t.Errorf("%s: the provider is asked %s", name, asked)
-		}
-		p.claims["auth_time"] = x.clock.now().Add(-time.Hour).Unix()
-		if a := b.get(p.answerTo(t, asked)); strings.Contains(a.location, "token=") {
-			t.Errorf("%s: the provider has not asked for a credential: %d %s", name, a.status, a.location)
-		}
-		delete(p.claims, "auth_time")
-	}
+	})
 }
 
 // toConsole signs in a browser for the console with a provider, which does not ask for a credential.

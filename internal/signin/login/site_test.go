@@ -177,6 +177,12 @@ func sqlite(t *testing.T) *site {
 	return open(t, storetest.Open(t, storetest.SQLite(t)))
 }
 
+// each runs f with a site on each engine.
+func each(t *testing.T, f func(t *testing.T, x *site)) {
+	t.Helper()
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) { f(t, open(t, s)) })
+}
+
 // A browser stores cookies and does not follow redirects.
 type browser struct {
 	*http.Client
