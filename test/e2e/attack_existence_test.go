@@ -29,11 +29,33 @@ func (c *traceCollector) statements(trace string) (texts []string) {
 }
 
 // TestAttackMissingOrPrivate: a stranger compares the times of requests for a private repo and for a missing one. For
-// both, the server runs the same statements: over the registry protocol and the API, with and without a token, and for
-// a repo whose path is cached. The owner finds the repo, and does not find the missing one.
+// both, the server runs the same statements: for reads and writes, over the registry protocol and the API, with and
+// without a token, and for a repo whose path is cached. The owner finds the repo, and does not find the missing one.
 func TestAttackMissingOrPrivate(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { testMissingOrPrivate(t, storetest.SQLite(t)) })
 	t.Run("postgres", func(t *testing.T) { testMissingOrPrivate(t, storetest.Postgres(t)) })
+}
+
+// registryWrites returns the writes of the registry protocol in a repo that has a blob.
+func registryWrites(digest string) []string {
+	upload := "/blobs/uploads/0123456789abcdef0123456789abcdef"
+	return []string{
+		"POST /blobs/uploads/", "POST /blobs/uploads/?digest=" + digest,
+		"POST /blobs/uploads/?mount=" + digest + "&from=dev/team/app", "POST /blobs/uploads/?mount=" + digest,
+		"GET " + upload, "PATCH " + upload, "PUT " + upload + "?digest=" + digest, "DELETE " + upload,
+		"PUT /manifests/v2", "DELETE /manifests/v1", "DELETE /manifests/" + digest, "DELETE /blobs/" + digest,
+	}
+}
+
+// pathsOfRepo returns paths of the API that name a repo, with REPO in the place of its uid.
+func pathsOfRepo(digest string) []string {
+	return []string{
+		"/oci/v1/settings/REPO", "/oci/v1/repos/REPO/images/v1", "/oci/v1/repos/REPO/referrers/" + digest,
+		"/oci/v1/repos/REPO/summaries", "/oci/v1/repos/REPO/tagHistory", "/oci/v1/retention/REPO",
+		"/oci/v1/retentionPreviews/REPO", "/oci/v1/repos/REPO/signatures/v1", "/oci/v1/syncs/REPO", "/oci/v1/trash/REPO",
+		"/findings/v1/repos/REPO/inspections/v1", "/findings/v1/repos/REPO/packages/v1",
+		"/findings/v1/repos/REPO/findings/v1", "/findings/v1/repos/REPO/vex/v1", "/findings/v1/checks/REPO",
+	}
 }
 
 func testMissingOrPrivate(t *testing.T, database string) {
@@ -117,13 +139,19 @@ func testMissingOrPrivate(t *testing.T, database string) {
 				}
 			}
 		}
-		compare("POST", "/v2/dev/team/app/blobs/uploads/", "/v2/dev/team/none/blobs/uploads/", stranger)
+		for _, write := range registryWrites(digest) {
+			method, at, _ := strings.Cut(write, " ")
+			compare(method, "/v2/dev/team/app"+at, "/v2/dev/team/none"+at, stranger)
+		}
 		compare("GET", "/v2/_catalog?last=dev/team/app", "/v2/_catalog?last=dev/team/none", stranger)
 		unknown := string(group.UID) + "/0123456789abcdef"
 		for _, path := range []string{"/registry/v2beta1/repos/", "/iam/v2beta1/budgets/"} {
 			compare("GET", path+repo, path+unknown, strangerAPI)
 		}
 		compare("DELETE", "/registry/v2beta1/repos/"+repo, "/registry/v2beta1/repos/"+unknown, strangerAPI)
+		for _, path := range pathsOfRepo(digest) {
+			compare("GET", strings.ReplaceAll(path, "REPO", repo), strings.ReplaceAll(path, "REPO", unknown), strangerAPI)
+		}
 		if status("GET", "/v2/dev/team/app/manifests/v1", registry.token) != http.StatusOK ||
 			status("GET", "/v2/_catalog?last=dev/team/app", registry.token) != http.StatusOK ||
 			status("GET", "/v2/dev/team/none/manifests/v1", registry.token) != http.StatusNotFound {
