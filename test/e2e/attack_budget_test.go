@@ -401,6 +401,46 @@ func budgetSteps() []step {
 	}
 }
 
+// TestAttackAccountRequests: two people with accounts of one organization send requests from the console as fast as
+// they can. Together they have the rate of their organization. A person of another organization is not slowed down.
+func TestAttackAccountRequests(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		clock := newClock()
+		w := newTenants(t, serve(t, url, server.Config{Now: clock.now}, nil))
+		consoleOf := func(bearer, org, email string) *signInBrowser {
+			person := w.personIn(t, bearer, org, email, "a quiet violet anchor of "+email)
+			b := w.signInBrowser(t, "127.0.0.1")
+			if !b.try("", person.email, person.password).in() {
+				t.Fatal("sign-in failed")
+			}
+			return b
+		}
+		ann, ben := consoleOf(w.mallory, w.b, "ann@example.test"), consoleOf(w.mallory, w.b, "ben@example.test")
+		carol := consoleOf(w.Token, w.a, "carol@example.test")
+		w.operate(t, "budgets", "set", w.b, "requests_per_second=2")
+		w.operate(t, "budgets", "set", w.a, "requests_per_second=1000000")
+		clock.hold() // stops the clock, so that a slow machine does not change the rate
+		admitted := func(b *signInBrowser) (n int) {
+			for range 20 {
+				a := b.ask("GET", "/iam/v2beta1/groups", "", "Holdfast-Console", "1", "Sec-Fetch-Site", "same-origin")
+				if a.status == http.StatusOK {
+					n++
+				} else if a.status != http.StatusTooManyRequests {
+					t.Fatalf("a request from the console: %d %s", a.status, a.body)
+				}
+			}
+			return n
+		}
+		if n := admitted(ann) + admitted(ben); n == 0 || n > 4 {
+			t.Errorf("%d of 40 requests of two people are admitted, want about 2", n)
+		}
+		if n := admitted(carol); n != 20 {
+			t.Errorf("%d of 20 requests of another organization are admitted", n)
+		}
+	})
+}
+
 // TestAttackImportOverBudget: an organization whose budget of advisories is used up announces large documents. Each is
 // refused before its data arrives. Lists of exploits, other organizations and a raised budget are not affected.
 func TestAttackImportOverBudget(t *testing.T) {
