@@ -46,7 +46,7 @@ func init() {
 		_, _, err = syscall.Syscall(syscall.SYS_PRCTL, setSeccomp, filterMode, uintptr(unsafe.Pointer(&list)))
 	}
 	if err == 0 {
-		os.Unsetenv(withoutLandlock)
+		_ = os.Unsetenv(withoutLandlock) // fails only for an invalid name
 		args := append([]string{program}, os.Args[1:]...)
 		err, _ = syscall.Exec(program, args, os.Environ()).(syscall.Errno)
 	}

@@ -168,7 +168,10 @@ func AddOrganization(t testing.TB, s *IAMStore, name string, owner resource.UID)
 }
 
 // Alice and Bob are two people.
-var Alice, Bob = resource.UserUID("https://issuer.test", "alice"), resource.UserUID("https://issuer.test", "bob")
+var (
+	Alice = resource.UserUID("https://issuer.test", "alice")
+	Bob   = resource.UserUID("https://issuer.test", "bob")
+)
 
 // AddRequest adds a request by a new workload for a role on a group, and the rule that allows the
 // request.

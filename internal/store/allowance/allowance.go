@@ -10,7 +10,8 @@ const (
 
 // A Table has the amounts that this process may add to counters before it counts again. Without it, every write of a
 // limited kind would count. A process may add a sixteenth of the amount that was left when it counted. So a limit is
-// exact with one process, and each further replica can exceed it by a sixteenth at most. The zero value is ready to use.
+// exact with one process, and each further replica can exceed it by a sixteenth at most. The zero value is ready to
+// use.
 type Table[K comparable] struct {
 	mu   sync.Mutex
 	left map[K]int64

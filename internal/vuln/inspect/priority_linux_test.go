@@ -83,11 +83,11 @@ func occupy(processor *unix.CPUSet, begun, done chan struct{}) {
 	runtime.LockOSThread() // the thread ends with the goroutine, because its affinity must not be used for others
 	must(unix.SchedSetaffinity(0, processor))
 	close(begun)
-	for {
+	for isOpen := true; isOpen; {
 		select {
 		case <-done:
-			return
-		default:
+			isOpen = false
+		default: // keeps the processor busy
 		}
 	}
 }

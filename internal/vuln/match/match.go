@@ -70,7 +70,8 @@ func (m *Matcher) Run(ctx context.Context) error {
 	}()
 	var renewed time.Time
 	filled := false // whether the names of Maven packages are complete
-	for woken := m.packages.Woken(store.MatchQueue); ctx.Err() == nil; m.wait(ctx, woken) {
+	var woken <-chan struct{}
+	for ; ctx.Err() == nil; m.wait(ctx, woken) {
 		woken = m.packages.Woken(store.MatchQueue)
 		if m.packages.Replicated() && time.Since(renewed) > matchLife/4 {
 			has, err := m.packages.AcquireLease(ctx, matchLease, m.Holder, matchLife)

@@ -27,7 +27,7 @@ type Store struct {
 	*People
 }
 
-// The stores of the domains. They are embedded in Store, so their names must differ.
+// IAMStore and the other stores of domains are embedded in Store, so their names must differ.
 type (
 	IAMStore      = iamdb.Store
 	RegistryStore = registrydb.Store

@@ -70,7 +70,7 @@ func (s *spooler) ImportAdvisories(stream importStream) error {
 // TestAttackIdleImport: a client announces a large document and then sends nothing, or single bytes. The import ends,
 // and its space is free. An import whose data keeps arriving takes as long as it needs.
 func TestAttackIdleImport(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
