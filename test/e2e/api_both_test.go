@@ -195,10 +195,10 @@ func normalize(text string) string {
 			return "DIGEST"
 		case strings.HasPrefix(s, "127."):
 			return "ADDRESS"
+		case len(s) >= 80: // a token can contain a T and end in a Z
+			return "TOKEN"
 		case strings.HasSuffix(s, "Z") && strings.Contains(s, "T"):
 			return "TIME"
-		case len(s) >= 80:
-			return "TOKEN"
 		case strings.HasPrefix(s, "SYNC_STATE_"):
 			return "STATE"
 		case strings.HasPrefix(s, `"took"`), strings.HasPrefix(s, `"latency"`):

@@ -329,9 +329,13 @@ func pullers(t *testing.T, host, token string) map[string]func(image string) (st
 	copied := 0
 	return map[string]func(image string) (string, error){
 		"podman": func(image string) (string, error) {
-			return p.run("--root", filepath.Join(p.home, "root"), "--runroot", filepath.Join(p.home, "run"),
-				"--storage-driver", "vfs", "--events-backend", "none", "pull", "--tls-verify=false",
-				"--creds", "_token:"+token, host+"/"+image)
+			storage := []string{"--root", filepath.Join(p.home, "root"), "--runroot", filepath.Join(p.home, "run"),
+				"--storage-driver", "vfs", "--events-backend", "none"}
+			out, err := p.run(append(storage, "pull", "--tls-verify=false", "--creds", "_token:"+token, host+"/"+image)...)
+			if err == nil { // podman refuses an image with other layers while it has one with the same configuration
+				_, err = p.run(append(storage, "rmi", "--force", host+"/"+image)...)
+			}
+			return out, err
 		},
 		"containerd": func(image string) (string, error) {
 			return c.run("--address", address, "images", "pull", "--plain-http", "--user", "_token:"+token,

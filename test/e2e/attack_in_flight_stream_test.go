@@ -208,7 +208,8 @@ func TestAttackOtherReplicaInFlight(t *testing.T) {
 		robot := writing.robot(t, string(writing.Organization), "robot"+rand8())
 		binding := writing.bind(t, folder, robot, ownerRole)
 		bearer := writing.mint(t, resource.UID(robot), token.Claims{})
-		body := `{"identity_uid":"` + string(bob) + `","role_uid":"` + ownerRole + `"}`
+		friend := resource.UserUID("https://people.example", name) // another one each time: a binding is unique
+		body := `{"identity_uid":"` + string(friend) + `","role_uid":"` + ownerRole + `"}`
 		var r reply
 		revoke := func() {
 			if revoked {

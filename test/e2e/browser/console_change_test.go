@@ -874,9 +874,10 @@ func walkAccount(t *testing.T, s *site) {
 func TestConsoleEvents(t *testing.T) { onBoth(t, walkEvents) }
 
 func walkEvents(t *testing.T, s *site) {
-	var well atomic.Bool
-	sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if !well.Load() {
+	var well, testsWell atomic.Bool // whether the sink accepts all events, or test events
+	sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		isTest := strings.HasSuffix(r.Header.Get("Ce-Type"), "subscription.tested.v1")
+		if !well.Load() && !(isTest && testsWell.Load()) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = w.Write([]byte("out of <b>order</b>, key secret")) // the test reads the log
 		}
@@ -900,10 +901,10 @@ func walkEvents(t *testing.T, s *site) {
 	b.press("Send it")
 	b.read("the sink answered 503")
 	b.judge("test-subscription")
-	well.Store(true)
+	testsWell.Store(true) // other events keep failing
 	b.press("Send another")
 	b.read("The event was accepted")
-	well.Store(false)
+	testsWell.Store(false)
 	b.press("Close")
 	subscription := p.run("events", "subscriptions", "list", "-o", "id")
 	b.deliveryLog(s, subscription, &well)
