@@ -142,26 +142,42 @@ func (u UID) Segment() int64 {
 	return int64(n)
 }
 
-// segments generates segments that increase with time. So a database appends imported rows at the end of its
-// indexes, and the order by UID is the order of creation. A segment has 44 bits for milliseconds and 20 bits
-// that distinguish segments of the same millisecond.
-var segments struct {
-	mu   sync.Mutex
-	last uint64
+// risingBits is the number of low bits of a rising segment, which distinguish the segments of one millisecond.
+const risingBits = 20
+
+// rising has the last segments that NewRisingChild returned, for the latest milliseconds. Segments increase with time,
+// so that a database appends imported rows at the end of its indexes, and the order by UID is the order of creation.
+// The given times may decrease: a clock can be set back, and two servers in one process can have different clocks.
+var rising = risingSegments{last: map[int64]uint64{}}
+
+type risingSegments struct {
+	mu     sync.Mutex
+	last   map[int64]uint64 // last segment by millisecond
+	recent [64]int64        // the keys of last; the oldest is at position next
+	next   int
+}
+
+// take returns a segment for a millisecond that is greater than the segments that it returned for it before.
+func (r *risingSegments) take(ms int64) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	segment, ok := r.last[ms]
+	if ok {
+		segment++
+	} else {
+		delete(r.last, r.recent[r.next])
+		r.recent[r.next] = ms
+		r.next = (r.next + 1) % len(r.recent)
+		segment = uint64(ms)<<risingBits | mathrand.Uint64N(1<<(risingBits-1))
+	}
+	r.last[ms] = segment
+	return segment
 }
 
 // NewRisingChild returns a new UID under u. It is greater than the UIDs that were returned
 // before for times up to t.
 func (u UID) NewRisingChild(t time.Time) UID {
-	const spare = 20
-	next := uint64(t.UnixMilli())<<spare | mathrand.Uint64N(1<<(spare-1))
-	segments.mu.Lock()
-	if last := segments.last; next <= last && next>>spare == last>>spare {
-		next = last + 1
-	}
-	segments.last = max(segments.last, next)
-	segments.mu.Unlock()
 	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], next)
+	binary.BigEndian.PutUint64(b[:], rising.take(t.UnixMilli()))
 	return u + "/" + UID(hex.EncodeToString(b[:]))
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -92,6 +93,24 @@ func TestDerivedUID(t *testing.T) {
 	}
 	if resource.UserUID("accounts.google.com", "1") != resource.UserUID("https://accounts.google.com", "1") {
 		t.Error("the issuer without its scheme is another")
+	}
+}
+
+// TestRisingChildAfterClockWasSetBack checks that the UIDs of one millisecond differ and increase, although UIDs for
+// later times were returned before.
+func TestRisingChildAfterClockWasSetBack(t *testing.T) {
+	now := time.Now()
+	root.NewRisingChild(now.Add(time.Hour))
+	last := resource.UID("")
+	for i := range 20_000 {
+		next := root.NewRisingChild(now)
+		if next <= last {
+			t.Fatalf("UID %d is %s after %s", i, next, last)
+		}
+		last = next
+	}
+	if later := root.NewRisingChild(now.Add(time.Millisecond)); later <= last {
+		t.Errorf("%s is later than %s", later, last)
 	}
 }
 
