@@ -21,9 +21,10 @@ import (
 
 const controlTimeout = time.Hour // long enough for garbage collection
 
-// serveControl accepts commands on the control socket until ctx ends. If the socket
-// cannot be opened, the server runs without it.
-func (s *Server) serveControl(ctx context.Context) error {
+// openControl opens the control socket. It returns nil if the socket cannot be opened; then the server runs without
+// it. The socket must be open before the server accepts requests: otherwise a command that follows the first answer
+// finds no server and tries to open the database itself.
+func (s *Server) openControl(ctx context.Context) (net.Listener, error) {
 	path := s.cfg.ControlSocket()
 	// A server that was killed may have left the socket. No other server uses it,
 	// because this one holds the lock of the data folder.
@@ -33,14 +34,22 @@ func (s *Server) serveControl(ctx context.Context) error {
 	if err != nil {
 		s.log.Warn("cannot open the control socket: the commands keys, gc, scrub, blobs, organizations, providers, owners "+
 			"and budgets of holdfastd work only while the server is stopped", "err", err)
+		return nil, nil
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	return l, nil
+}
+
+// serveControl accepts commands on the control socket until ctx ends. l may be nil.
+func (s *Server) serveControl(ctx context.Context, l net.Listener) error {
+	if l == nil {
 		<-ctx.Done()
 		return nil
 	}
-	defer func() { _ = os.Remove(path) }() // otherwise the next server removes it
-	if err := os.Chmod(path, 0o600); err != nil {
-		l.Close()
-		return fmt.Errorf("control socket: %w", err)
-	}
+	defer func() { _ = os.Remove(s.cfg.ControlSocket()) }() // otherwise the next server removes it
 	h := &http.Server{Handler: s.controlHandler(), ReadHeaderTimeout: 10 * time.Second}
 	context.AfterFunc(ctx, func() { h.Close() })
 	return unlessClosed(h.Serve(l))

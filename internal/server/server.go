@@ -277,9 +277,14 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // Run serves until ctx is done. Then it drains and closes everything.
 func (s *Server) Run(ctx context.Context) error {
+	control, err := s.openControl(ctx)
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	serving, served := context.WithCancel(context.WithoutCancel(ctx)) // ends after the last request
 	defer served()
+	group.Go(func() error { return s.serveControl(serving, control) })
 	split, routes := listen.NewSplitter(s.listener, api.Proxies(s.cfg.TrustedProxies)), s.routes()
 	group.Go(split.Serve)
 	servers := []serverPair{
@@ -303,7 +308,7 @@ func (s *Server) Run(ctx context.Context) error {
 		served()
 		return nil
 	})
-	err := group.Wait()
+	err = group.Wait()
 	s.mixed.Stop()
 	s.registry.Pulls.Flush(context.WithoutCancel(ctx))
 	err = errors.Join(err, s.budgets.Flush(context.WithoutCancel(ctx)))
@@ -321,7 +326,6 @@ func (s *Server) runBehind(ctx, serving context.Context, group *errgroup.Group) 
 	group.Go(func() error { return s.registry.Pulls.Run(serving) })
 	group.Go(func() error { return s.budgets.Run(serving) })
 	group.Go(func() error { return s.refusals.Run(serving) })
-	group.Go(func() error { return s.serveControl(serving) })
 	group.Go(func() error { return unlessCanceled(s.advisory.Run(ctx)) })
 	group.Go(func() error { return s.registry.Sync.Run(ctx) })
 	group.Go(func() error { return s.collect(ctx) })
