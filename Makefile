@@ -64,7 +64,7 @@ prepare: ## Install and build what the tests need; PARTS='s3 browser' for a part
 	@scripts/prepare $(PARTS)
 
 # The phases of scripts/test. The longest packages come first. Everything but test-concurrent runs without the race
-# detector and is built without C, so that it is built once. The tests of the whole server run three at a time on two
+# detector and is built without C, so that it is built once. The tests of the whole server run several at a time on two
 # processors, because they wait much. lint vets. test/ is a module of its own.
 .PHONY: test-packages
 test-packages:
@@ -82,8 +82,11 @@ test-concurrent:
 test-server:
 	export CGO_ENABLED=0; \
 	scripts/with-postgres $(GO) test -count=1 -vet=off -parallel 3 -timeout 60m ./cmd/holdfast & \
-	scripts/with-postgres $(GO) test -C test -count=1 -vet=off -parallel 3 -timeout 60m ./e2e ./e2e/browser; \
-	status=$$?; wait $$! && exit $$status
+	command=$$!; \
+	scripts/with-postgres $(GO) test -C test -count=1 -vet=off -parallel 3 -timeout 60m ./e2e/browser & \
+	browser=$$!; \
+	scripts/with-postgres $(GO) test -C test -count=1 -vet=off -parallel 6 -timeout 60m ./e2e; \
+	status=$$?; wait $$command || status=1; wait $$browser || status=1; exit $$status
 
 # The tests of other modules leave the processors to the tests of the server.
 .PHONY: test-deploy

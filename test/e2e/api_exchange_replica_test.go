@@ -58,6 +58,7 @@ func atOnce(t *testing.T, what string, ok func() bool) {
 // TestReplicaExchange changes and deletes an identity on one replica, and rotates and deletes signing keys. The other
 // replica must apply each change to its next exchange and to the next use of a token.
 func TestReplicaExchange(t *testing.T) {
+	t.Parallel() // it waits for replicas most of its time
 	database, key := storetest.Postgres(t), secret.NewKey()
 	a, b := replicas(t, database, key)
 	f := newFakeIssuer(t, &world{AuthURL: procBase})
