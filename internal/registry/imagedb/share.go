@@ -117,8 +117,8 @@ func (s *Store) ChargeTurn(ctx context.Context, q QueuedImage) error {
 }
 
 // Charge adds to the cost of the tenant of an image. If more was charged before than was used, the cost is negative.
-// If SweepCosts has removed the position of the tenant since the turn was charged, the tenant continues at the position
-// of a tenant that had no images for a while.
+// If SweepCosts has removed the tenant's position since the turn was charged, the tenant gets the position of a tenant
+// without images.
 func (s *Store) Charge(ctx context.Context, q QueuedImage, cost time.Duration) error {
 	_, err := s.Exec(ctx, `INSERT INTO inspection_shares (tenant, spent_us) VALUES ($1,
 		coalesce((SELECT q.spent_us FROM inspection_shares AS q WHERE q.tenant = 0), 0) - $3 + $2)

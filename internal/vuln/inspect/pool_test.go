@@ -42,7 +42,7 @@ func newPool(t *testing.T, keep int) *inspect.Pool {
 	return p
 }
 
-// TestPool checks that a child reads further images of its tenant only, and that the results are those of a new child.
+// TestPool checks that a child reads further images of its tenant only, and that a new child gives the same results.
 func TestPool(t *testing.T) {
 	p := newPool(t, 2)
 	image := zipped(archive(file{name: lodash, content: node("lodash", "1.0.0")}))

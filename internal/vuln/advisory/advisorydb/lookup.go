@@ -206,8 +206,8 @@ func (s *Store) AdvisoriesByKey(ctx context.Context, keys []int64) ([]vuln.Advis
 	}, text, q.Args...)
 }
 
-// AdvisoriesNaming returns the advisories of an organization that name a package. If root is empty, it returns those of
-// all organizations.
+// AdvisoriesNaming returns the advisories of an organization that name a package. If root is empty, it
+// considers all organizations.
 func (s *Store) AdvisoriesNaming(
 	ctx context.Context, name string, root resource.UID,
 ) (advisories []vuln.Advisory, _ error) {

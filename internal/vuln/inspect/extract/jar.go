@@ -325,8 +325,9 @@ func knownGroup(artifact string) string {
 	return ""
 }
 
-// entry returns a package of Maven, or a package without a group with the name of its bundle and the ID of its vendor,
-// from which the group is derived when advisories are compared. It returns nil if the identity has invalid characters.
+// entry returns a package of Maven. If the group is unknown, the package has the name of its bundle and the ID of its
+// vendor instead, and the comparison with advisories derives the group. entry returns nil if the identity has invalid
+// characters.
 func (m mavenID) entry(manifest map[string]string) *entry {
 	if m.group != "" {
 		if !m.valid() {
