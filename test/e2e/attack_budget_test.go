@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	budgetspb "github.com/holdfast-dev/holdfast/gen/budgets/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
@@ -399,6 +401,29 @@ func budgetSteps() []step {
 		{name: "budget gone", in: remove},
 		{name: "budget gone again", in: remove},
 	}
+}
+
+// TestImportFailsAtOnce checks that a client learns of a batch that was refused while it waits to send more.
+func TestImportFailsAtOnce(t *testing.T) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
+		w.operate(t, "budgets", "set", w.a, "advisories=100")
+		ctx, cancel := context.WithTimeout(bearing(t, w.Token), 40*time.Second) // an import without data ends after 60 s
+		defer cancel()
+		stream, err := advisoriespb.NewAdvisoryWritingServiceClient(w.conn).ImportAdvisories(ctx)
+		archive := osvZip(t, 0, 2000) // a batch has 1,536 records
+		for _, p := range []any{w.a, doc("osv.zip", len(archive)), archive} {
+			if err == nil {
+				err = stream.Send(part(p))
+			}
+		}
+		for err == nil {
+			_, err = stream.Recv()
+		}
+		if st := status.Convert(err); st.Code() != codes.FailedPrecondition ||
+			quotaOf(st).GetQuotaMetric() != "advisories" {
+			t.Errorf("the import ended with %v", err)
+		}
+	})
 }
 
 // TestAttackAccountRequests: two people with accounts of one organization send requests from the console as fast as

@@ -92,6 +92,9 @@ func (s *Service) newImport(
 	return m
 }
 
+// Failed returns a channel that is closed when a batch could not be written. Then Close returns the error.
+func (m *Import) Failed() <-chan struct{} { return m.ctx.Done() }
+
 // Read imports the records of one document or archive. If the document is an exploit list, Read replaces the group's
 // list in that format. f is the format of the list. If f is "", Read detects from the content whether the document is a
 // list.

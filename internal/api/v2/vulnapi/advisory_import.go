@@ -47,6 +47,9 @@ var errSlow = fault.New(fault.DeadlineExceeded,
 var errIdle = fault.New(fault.DeadlineExceeded,
 	"Deadline exceeded: too little data has arrived for a minute; import the document again")
 
+// errFailed ends a call whose import has failed. Import.Close returns the reason.
+var errFailed = errors.New("the import has failed")
+
 type importStream = grpc.BidiStreamingServer[pb.ImportAdvisoriesRequest, pb.ImportAdvisoriesResponse]
 
 func (s *server) ImportAdvisories(stream importStream) error {
@@ -66,8 +69,12 @@ func (s *server) ImportAdvisories(stream importStream) error {
 	if err != nil {
 		return err
 	}
+	docs.failed = m.Failed()
 	err = docs.each(m.Read)
 	_, closing := m.Close()
+	if closing != nil && errors.Is(err, errFailed) {
+		return closing
+	}
 	return errors.Join(closing, err)
 }
 
@@ -86,6 +93,7 @@ type documents struct {
 	spool  *spool
 	tenant resource.Tenant // tenant of the group of the import
 	done   int64           // total size of the documents that were read, in bytes
+	failed <-chan struct{} // closed when the import has failed; nil before it begins
 
 	requireRoom func() error  // returns an error if a budget leaves no room for advisories
 	idle        time.Duration // time in which minProgress bytes must arrive
@@ -103,8 +111,8 @@ type received struct {
 // await begins a period in which minProgress bytes, or the next message that is not data, must arrive.
 func (d *documents) await() { d.deadline, d.progress = time.Now().Add(d.idle), 0 }
 
-// receiveNext returns the next message, errIdle if too little arrives, or errSlow if the document takes too long. After
-// these errors the call must end, because another receive is still running.
+// receiveNext returns the next message, errIdle if too little arrives, errSlow if the document takes too long, or
+// errFailed if the import has failed. After these errors the call must end, because another receive is still running.
 func (d *documents) receiveNext() (*pb.ImportAdvisoriesRequest, error) {
 	next := make(chan received, 1)
 	go func() {
@@ -123,6 +131,8 @@ func (d *documents) receiveNext() (*pb.ImportAdvisoriesRequest, error) {
 			d.await()
 		}
 		return r.message, r.err
+	case <-d.failed: // the client learns of it without sending more
+		return nil, errFailed
 	case <-timer.C:
 		return nil, late
 	}
