@@ -955,7 +955,7 @@ func walkEvents(t *testing.T, s *site) {
 func (b *tab) deliveryLog(s *site, subscription string, well *atomic.Bool) {
 	b.t.Helper()
 	b.open(s.BaseURL + "/console/events")
-	b.read("failing since")
+	b.reload("failing since") // a delivery fails some seconds after the event
 	b.read("the sink answered 503")
 	b.press("Delivery log")
 	b.read("It has been failing since")
