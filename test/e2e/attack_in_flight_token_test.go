@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"bytes"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -10,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/status"
+
+	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/server"
@@ -155,11 +160,16 @@ func TestAttackTokensInFlight(t *testing.T) {
 type lateIssuer struct {
 	*fakeIssuer
 	before func()
+	kid    string // ID of its RSA key, or "" for the ID in fakeKeySet
 }
 
 func (l *lateIssuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/keys" {
 		l.before()
+		if l.kid != "" {
+			_, _ = w.Write(bytes.ReplaceAll(fakeKeySet(), []byte(`"kid":"rsa"`), []byte(`"kid":"`+l.kid+`"`)))
+			return
+		}
 	}
 	l.fakeIssuer.ServeHTTP(w, r)
 }
@@ -200,6 +210,54 @@ func TestAttackLateKeys(t *testing.T) {
 			got, st := w.exchangeGRPC(t, late.token(nil), w.wish(identity))
 			if refused := got.GetToken() == ""; refused != tt.refused {
 				t.Errorf("%s has changed: refused: %t, want %t: %v", name, refused, tt.refused, st)
+			}
+		}
+	})
+}
+
+// TestAttackProviderDisabledInFlight: a provider returns its keys only after an administrator has disabled it. The
+// person whose token waited for the keys gets no token of ours, until the provider is enabled again.
+func TestAttackProviderDisabledInFlight(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, database string) {
+		var later atomic.Int64
+		w := serve(t, database, server.Config{Now: func() time.Time {
+			return time.Now().Add(time.Duration(later.Load()))
+		}}, nil)
+		late := &lateIssuer{fakeIssuer: &fakeIssuer{audience: "client"}, before: func() {}}
+		s := httptest.NewServer(late)
+		t.Cleanup(s.Close)
+		late.url = s.URL
+		p := provider("late")
+		p.GetOidc().Issuer, p.GetOidc().ClientId = late.url, "client"
+		idp := must[*iampb.IdentityProvider](t, w.overGRPC, w.Token, &iampb.CreateIdentityProviderRequest{
+			Parent: string(w.Organization), IdentityProvider: p,
+		}).GetUid()
+		invite := must[*iampb.GroupInvite](t, w.overGRPC, w.Token, &iampb.CreateGroupInviteRequest{
+			Parent: string(w.Organization), GroupInvite: invitation(),
+		})
+		if _, st := w.overGRPC(t, late.token(nil), &authpb.RegistrationRequest{Code: invite.GetCode()}); st != nil {
+			t.Fatal(st)
+		}
+		// exchange uses a key that the server does not know yet, so the server asks the provider for its keys.
+		exchange := func(kid string) (string, *status.Status) {
+			later.Add(int64(2 * time.Minute)) // the server asks for an unknown key once a minute
+			bearer := jws(`{"alg":"RS256","kid":"`+kid+`"}`, late.claims(nil), withRSA)
+			late.kid = kid
+			got, st := w.exchangeGRPC(t, bearer, url.Values{"aud": {w.BaseURL}, "identity_provider": {idp}})
+			return got.GetToken(), st
+		}
+		set := func(disabled bool) {
+			w.change(t, w.Token, &iampb.UpdateIdentityProviderRequest{
+				IdentityProvider: &iampb.IdentityProvider{Uid: idp, Disabled: disabled}, UpdateMask: mask("disabled"),
+			})
+		}
+		for _, disabled := range []bool{false, true, false} {
+			asked := false
+			set(false)
+			late.before = func() { asked = true; set(disabled) }
+			if token, st := exchange(fmt.Sprint("key", later.Load())); !asked || (token == "") != disabled {
+				t.Errorf("disabled: %t: asked for keys: %t, a token: %t: %v", disabled, asked, token != "", st)
 			}
 		}
 	})

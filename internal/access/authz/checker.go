@@ -373,6 +373,13 @@ func (c *Checker) Revoked(caller Caller) string {
 	return ""
 }
 
+// Disabled reports whether a provider was disabled after a time.
+func (c *Checker) Disabled(provider resource.UID, since time.Time) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.deleted(resource.DisabledSubject(provider), since)
+}
+
 // deleted reports whether an identity was deleted after a token was issued.
 func (c *Checker) deleted(identity resource.UID, issued time.Time) bool {
 	until, ok := c.revoked[identity]

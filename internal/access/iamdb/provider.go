@@ -91,6 +91,11 @@ func (s *Store) UpdateProvider(
 				return err
 			}
 		}
+		if p.Disabled && !before.Disabled {
+			if err := t.revoke(ctx, resource.DisabledSubject(uid)); err != nil {
+				return err
+			}
+		}
 		if err := t.RequireRole(ctx, p.DefaultRole); err != nil {
 			return err
 		}

@@ -77,16 +77,17 @@ func (t Tx) insertSession(ctx context.Context, n resource.Session, cookie []byte
 
 // StillVouched locks the provider of a voucher against changes until the commit. It
 // returns fault.Aborted if the provider has begun a new epoch, because the voucher no
-// longer proves who the person is.
+// longer proves who the person is, and if the provider was disabled after the person
+// was sent to it.
 func (t Tx) StillVouched(ctx context.Context, v resource.Voucher) error {
 	if v == "" {
 		return nil
 	}
 	var one int
-	err := t.Row(ctx, `SELECT 1 FROM identity_providers AS t WHERE t.uid = $1 AND t.epoch = $2`+t.DB.Engine.ForShare,
-		[]any{string(v.Provider()), v.Epoch()}, &one)
+	err := t.Row(ctx, `SELECT 1 FROM identity_providers AS t WHERE t.uid = $1 AND t.epoch = $2
+		AND t.disabled = $3`+t.DB.Engine.ForShare, []any{string(v.Provider()), v.Epoch(), false}, &one)
 	if errors.Is(err, sql.ErrNoRows) {
-		return fault.New(fault.Aborted, "Aborted: the identity provider has changed; sign in again")
+		return fault.New(fault.Aborted, "Aborted: the identity provider has changed or was disabled; sign in again")
 	}
 	return err
 }

@@ -106,6 +106,10 @@ func (v Voucher) Epoch() int64 {
 // have a voucher. Other subjects are the UIDs of identities.
 func VoucherSubject(v Voucher) UID { return UID("provider:" + string(v)) }
 
+// DisabledSubject returns the subject of a revocation that refuses the exchanges which began before a provider was
+// disabled. Tokens that were returned before stay valid.
+func DisabledSubject(provider UID) UID { return "disabled:" + provider }
+
 const maxScopes = 32
 
 var scopePattern = regexp.MustCompile(`^[\x21\x23-\x5b\x5d-\x7e]{1,256}$`) // RFC 6749, 3.3

@@ -353,8 +353,14 @@ func (s *Service) exchangeViaProvider(
 	claims.Act = &resource.Upstream{Issuer: tok.Issuer, Subject: tok.Subject, Audience: tok.Audience}
 	claims.Email, claims.EmailVerified = person.Email, person.Email != "" && idp.Trusted
 	t, err := s.mint(ctx, claims, time.Time{})
+	if err != nil {
+		return Token{}, err
+	}
+	if s.authz.Disabled(uid, claims.Issued) { // while the exchange waited for the keys of the provider
+		return Token{}, s.denied(ctx, "iss")
+	}
 	t.class = s.classOf(tok.Issuer)
-	return t, err
+	return t, nil
 }
 
 // person returns the identity of a subject in a realm, or fault.NotFound. It uses the cache if the UID of the identity
