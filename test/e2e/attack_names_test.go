@@ -1,14 +1,20 @@
 package e2e_test
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/server"
@@ -128,6 +134,8 @@ func TestAttackNamesOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		examples := doc.examples(t, w, x)
+		sink, watch := w.collectEvents(t, x.org), w.watchOverHTTP(t, w.Token, &auditpb.WatchEntriesRequest{GroupUid: x.org})
+		position := watch.begun()
 		kept := w.repo(t, x.folder, "kept")
 		for _, tag := range []string{"v1", "v2"} {
 			w.pushImage(t, "dev/folder/kept", tag, "amd64", tag)
@@ -191,5 +199,87 @@ func TestAttackNamesOfOthers(t *testing.T) {
 				t.Errorf("the owner does not see %q", text)
 			}
 		}
+		w.child(t, x.org, "last-group")
+		for way, text := range map[string]string{
+			"a watch":   w.watchUntil(t, x.org, position, "last-group"),
+			"a webhook": sink.until(t, "last-group"),
+			"an export": w.send(t, w.Token, "GET", "/advisories/v1/export?group_uid="+x.org, "").body,
+			"a secdb":   w.send(t, w.Token, "GET", "/advisories/v1/secdb/"+x.org, "").body,
+		} {
+			for _, hidden := range rival.hidden() {
+				if strings.Contains(text, hidden) {
+					t.Errorf("the owner learns %q from %s", hidden, way)
+				}
+			}
+		}
 	})
+}
+
+// A bodies collects the bodies of requests.
+type bodies struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// collectEvents subscribes to the events of a group and collects them.
+func (w *world) collectEvents(t *testing.T, group string) *bodies {
+	t.Helper()
+	b := &bodies{}
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		fmt.Fprintln(&b.text, r.Header)
+		_, _ = io.Copy(&b.text, r.Body)
+	}))
+	t.Cleanup(s.Close)
+	body := fmt.Sprintf(`{"sink":%q}`, s.URL)
+	if r := w.send(t, w.Token, "POST", "/events/v2beta1/subscriptions/"+group, body); r.status != http.StatusOK {
+		t.Fatalf("subscribe: %d %s", r.status, r.body)
+	}
+	return b
+}
+
+// until waits until a body contains the text, and returns all bodies. They must contain the name of our workload.
+func (b *bodies) until(t *testing.T, last string) (all string) {
+	t.Helper()
+	procUntil(t, "an event with "+last, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		all = b.text.String()
+		return strings.Contains(all, last) && strings.Contains(all, host.workload)
+	})
+	return all
+}
+
+// watchUntil returns the entries of the audit log after a position, up to the first entry that contains a text. They
+// must contain the name of our workload.
+func (w *world) watchUntil(t *testing.T, group, position, last string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), procPatience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.BaseURL+"/audit/v1/entries:watch?group_uid="+group, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+w.Token)
+	r.Header.Set("Last-Event-ID", position)
+	resp, err := w.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	all := strings.Builder{}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		all.WriteString(lines.Text())
+		if strings.Contains(lines.Text(), last) {
+			break
+		}
+	}
+	if text := all.String(); strings.Contains(text, last) && strings.Contains(text, host.workload) {
+		return text
+	}
+	t.Fatalf("the watch ended with %v before the entry with %s: %.2000s", lines.Err(), last, all.String())
+	return ""
 }
