@@ -136,12 +136,12 @@ var documentTag = regexp.MustCompile(`^(sha256)-([0-9a-f]{64})(\.att|\.sbom)?$`)
 // queueSBOMs queues images of a repo whose attached documents have changed. Digests that are "" or not images are
 // ignored. All documents of a queued image are read again, so that the order of the changes does not matter.
 func (t Tx) queueSBOMs(ctx context.Context, repo resource.UID, images ...string) error {
-	t.Wakes(store.DocumentQueue)
 	slices.Sort(images) // every transaction locks images in this order, which prevents deadlocks
 	for _, image := range slices.Compact(images) {
 		if image == "" {
 			continue
 		}
+		t.Wakes(store.DocumentQueue)
 		if err := t.Later(ctx, `UPDATE images SET sbom_due_ms = `+t.DB.Engine.Clock+`, sbom_rank = $3
 			WHERE repo = $1 AND digest = $2`, store.Segment(repo), image, RankPushed); err != nil {
 			return err

@@ -23,7 +23,8 @@ import (
 const (
 	matchLease = "matches"
 	matchLife  = 10 * time.Second
-	matchEvery = time.Second // for changes by other replicas, which wake nobody here
+	matchEvery = time.Second            // for changes by other replicas, which wake nobody here
+	gatherFor  = 100 * time.Millisecond // pause after this process is woken
 
 	// These limits bound the work of one turn, because other organizations wait for their turns. Anybody can push very
 	// many versions of a package, and import very many advisories about it.
@@ -99,12 +100,13 @@ func (m *Matcher) Run(ctx context.Context) error {
 }
 
 // wait waits until this process has added packages, changed images or changed an advisory, or until another process may
-// have done so.
+// have done so. While many images are pushed, one pass serves all images of gatherFor.
 func (m *Matcher) wait(ctx context.Context, woken <-chan struct{}) {
 	select {
 	case <-ctx.Done():
 	case <-m.advisories.Written:
 	case <-woken:
+		sleep(ctx, gatherFor)
 	case <-time.After(matchEvery):
 	}
 }
