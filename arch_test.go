@@ -192,6 +192,9 @@ var mayImport = []struct{ pkg, imports string }{
 	{"signin/login", "access/admission access/authz access/iamdb core/fault core/resource events/denials " +
 		"platform/mail platform/metric platform/secret signin/accounts signin/factor signin/input " +
 		"signin/password signin/provider signin/selfservice signin/signindb signin/site signin/sts store"},
+	{"signin/scim/document", ""},
+	{"signin/scim/filter", "signin/scim/document"},
+	{"signin/scim/patch", "signin/scim/document signin/scim/filter"},
 	{"events/event", "access/authz core/fault core/page core/resource events/eventdb platform/metric " +
 		"platform/outbound platform/trace signin/token store store/outbox"},
 	{"ops/search", "access/authz access/iam core/fault core/page core/resource events/event registry " +
