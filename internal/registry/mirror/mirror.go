@@ -233,7 +233,8 @@ func (f *Fetcher) Problem(ctx context.Context, s *Source, err error) error {
 	case upstream.NotFound(err):
 		return oci.NewProblem(http.StatusNotFound, oci.ManifestUnknown, "%s does not have it", s.Name)
 	case upstream.Refused(err):
-		return oci.NewProblem(http.StatusForbidden, oci.Denied, "%s does not give it: %s", s.Name, e.Reason)
+		return oci.NewProblem(http.StatusForbidden, oci.Denied,
+			"upstream %s returned \"denied\"; check the credentials and the image name", s.Name)
 	}
 	return oci.NewProblem(http.StatusBadGateway, oci.Unavailable, "%s cannot be used: %s", s.Name, e.Reason)
 }

@@ -10,8 +10,7 @@ import (
 const (
 	minScore      = 3  // lowest accepted score of 0 to 4; guessing such a password takes more than 10⁸ attempts
 	maxEstimated  = 64 // number of bytes that are estimated; longer passwords would take much longer
-	guessedEasily = "is easy to guess: it consists of common or leaked passwords, words, names, dates or neighboring " +
-		"keys. A few unrelated words make a good password"
+	guessedEasily = "is too easy to guess; a few unrelated words make a good password"
 )
 
 // Check returns fault.InvalidArgument if a new password is not acceptable. It must be

@@ -376,7 +376,7 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 		{"home-soon", "/console/", "Home", "soon@example.com"},
 		{"home-roles", "/console/", "Home", "Your roles that end soon"},
 		{"home-others", "/console/", "Home", "Roles of others that end soon"},
-		{"home-endangered", "/console/", "Home", "Endangered workloads"},
+		{"home-endangered", "/console/", "Home", "Workloads that cannot sign in"},
 		{"search", "/console/search?q=platf", "Search", "dev/platform"},
 		{"search-tag", "/console/search?q=v1", "Search", "dev/platform/web"},
 		{"search-advisory", "/console/search?q=cve-2026-1000", "Search", "left"},

@@ -42,7 +42,7 @@ export default function Access() {
   return (
     <Page
       title="Access"
-      lead="Who can do what, and why. The answers come from the index that also decides requests."
+      lead="See who has access, and why."
       actions={
         at && (
           <AsCommand
@@ -113,7 +113,7 @@ function Reach({ identity, capability }: { identity: string; capability: string 
   return (
     <Page
       title="Access"
-      lead="Who can do what, and why. The answers come from the index that also decides requests."
+      lead="See who has access, and why."
       actions={
         of && (
           <AsCommand

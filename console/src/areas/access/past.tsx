@@ -220,7 +220,7 @@ export function Unused() {
               )}
               {unused.length === 0 ? (
                 <Empty
-                  title={nextPageToken ? "Nothing on this page" : "Everything that you may see is used"}
+                  title={nextPageToken ? "No results on this page" : "Everything that you may see is used"}
                   what="the roles of others"
                   needs={["role_bindings.list"]}
                   group={group}

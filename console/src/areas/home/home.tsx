@@ -281,7 +281,7 @@ function Soon() {
   return (
     <div class="grid">
       {endangered.length > 0 && (
-        <Section title="Endangered workloads" actions={<a href={`${base}/workloads`}>All workloads</a>}>
+        <Section title="Workloads that cannot sign in" actions={<a href={`${base}/workloads`}>All workloads</a>}>
           <ul class="rows">
             {endangered.slice(0, 10).map((e) => (
               <li key={`${e.identityUid} ${e.reason}`}>

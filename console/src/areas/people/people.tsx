@@ -304,7 +304,7 @@ function Create({ path, onClose }: { path: string; onClose: () => void }) {
             "--ttl",
             ttl,
             ...(email.trim() ? ["--email", sh(email.trim())] : []),
-            ...(once ? ["--single-use"] : []),
+            ...(once ? [] : ["--single-use=false"]),
           ].join(" ")}
         />
         {error && <Problem error={error} />}

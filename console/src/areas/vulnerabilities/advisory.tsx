@@ -133,8 +133,8 @@ function About({ uid }: { uid: string }) {
                 ["In", <Name uid={parentOf(uid)} path />],
                 ["Source", [a.source?.format, a.source?.name].filter(Boolean).join(", ")],
                 ["Published", a.source?.publishTime && <Time at={a.source.publishTime} />],
-                ["Changed there", a.source?.modifyTime && <Time at={a.source.modifyTime} />],
-                ["Added here", <Time at={a.createTime} />],
+                ["Updated at source", a.source?.modifyTime && <Time at={a.source.modifyTime} />],
+                ["Imported", <Time at={a.createTime} />],
                 ["Withdrawn", a.deleteTime && <Time at={a.deleteTime} />],
               ]}
             />
