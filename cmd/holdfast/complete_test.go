@@ -16,7 +16,7 @@ import (
 // quotes that mark the values of flags in the help.
 func TestCompletionReads(t *testing.T) {
 	t.Setenv("HOLDFAST_API", "http://127.0.0.1:1") // no server listens at this address
-	t.Setenv("HOLDFAST_CONFIG", filepath.Join(t.TempDir(), "config.yaml"))
+	t.Setenv("HOLDFAST_CLIENT_CONFIG", filepath.Join(t.TempDir(), "config.yaml"))
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		path := strings.Fields(cmd.CommandPath())[1:]

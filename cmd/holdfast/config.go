@@ -22,9 +22,10 @@ func config(a *noun.App) *cobra.Command {
 	var long strings.Builder
 	long.WriteString("A setting is read from a flag, an environment variable or the file, in this order.\n")
 	for _, s := range settings.All() {
-		fmt.Fprintf(&long, "\n  %-14s %-22s %s", s.Key, s.Variable(), s.About)
+		fmt.Fprintf(&long, "\n  %-19s %-28s %s", s.Key, s.Variable(), s.About)
 	}
-	long.WriteString("\n\nHOLDFAST_TOKEN sets the token to use, and HOLDFAST_CONFIG the path of the file.")
+	long.WriteString("\n\nHOLDFAST_TOKEN sets the token to use, and " + settings.ConfigVariable +
+		" the path of the file.")
 	cmd.Long = long.String()
 	return cmd
 }
@@ -108,7 +109,13 @@ func configView(a *noun.App) *cobra.Command {
 			} else if origin != "" {
 				t.Add([]string{"token", "(hidden)", origin})
 			}
-			return t.Flush()
+			if err := t.Flush(); err != nil {
+				return err
+			}
+			for _, note := range settings.Renamed() {
+				a.Note("%s", note)
+			}
+			return nil
 		}),
 	}
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -121,7 +123,7 @@ var examples = map[string]string{
 	"registry trash list":      "registry trash list --parent acme --recursive",
 	"registry trash get":       "registry trash get acme/platform/app:1.2",
 	"registry trash delete":    "registry trash delete acme/platform/app:1.2 --yes",
-	"registry tags list":       "registry tags list --repo acme/platform/app",
+	"registry tags list":       "registry tags list acme/platform/app",
 	"registry tags get":        "registry tags get acme/platform/app:1.2",
 	"registry tags delete":     "registry tags delete acme/platform/app:1.2 --yes",
 	"version":                  "version",
@@ -138,4 +140,26 @@ func addExamples(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		addExamples(sub)
 	}
+	if cmd.Example == "" && cmd.HasParent() {
+		cmd.Example = exampleOfSubcommands(cmd)
+	}
+}
+
+// exampleOfSubcommands returns the first example of two subcommands: list and create if they exist, and otherwise the
+// first ones.
+func exampleOfSubcommands(cmd *cobra.Command) string {
+	rank := func(c *cobra.Command) int { return slices.Index([]string{"create", "list"}, c.Name()) }
+	subs := slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool { return c.Example == "" })
+	slices.SortStableFunc(subs, func(x, y *cobra.Command) int { return cmp.Compare(rank(y), rank(x)) })
+	var lines []string
+	for _, sub := range subs[:min(2, len(subs))] {
+		line, rest, _ := strings.Cut(sub.Example, "\n")
+		for strings.HasSuffix(line, "\\") { // the command continues on the next line
+			var more string
+			more, rest, _ = strings.Cut(rest, "\n")
+			line += "\n" + more
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
 }

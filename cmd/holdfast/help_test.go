@@ -22,8 +22,11 @@ func TestHelp(t *testing.T) {
 		for _, sub := range cmd.Commands() {
 			visit(sub)
 		}
-		if strings.HasSuffix(cmd.Use, " help") || cmd.HasSubCommands() && cmd.ValidArgsFunction == nil && cmd.Example == "" {
-			return // the command only has subcommands
+		if !cmd.HasParent() {
+			return
+		}
+		if strings.HasPrefix(cmd.Short, "Manage ") {
+			t.Errorf("%s: %q does not say what it is for", cmd.CommandPath(), cmd.Short)
 		}
 		if cmd.Example == "" {
 			t.Errorf("%s has no example", cmd.CommandPath())

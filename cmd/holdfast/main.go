@@ -9,6 +9,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -110,7 +111,24 @@ func root(a *noun.App) *cobra.Command {
 	f.DurationVar(&a.Timeout, "timeout", 30*time.Second, "`DURATION` after which a call fails")
 	noun.CompleteWords(root, "output", output.Formats)
 	addExamples(root)
+	noun.ExplainArguments(root)
+	shortenHelp(a, root)
 	return root
+}
+
+// shortenHelp replaces the list of global flags in the help of each subcommand by one line, because every help text
+// would repeat it.
+func shortenHelp(a *noun.App, root *cobra.Command) {
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if cmd == root {
+			help(cmd, args)
+			return
+		}
+		root.PersistentFlags().VisitAll(func(f *pflag.Flag) { f.Hidden = true })
+		help(cmd, args)
+		fmt.Fprintln(a.Out, "\nFlags of all commands, such as --output, --jq and --profile: holdfast --help")
+	})
 }
 
 // query makes a command print the result of a jq expression, if there is one.

@@ -69,7 +69,7 @@ func tell(t *testing.T, file, database string) {
 			e.Setenv("HOLDFAST_API", dev.BaseURL)
 			e.Setenv("HOLDFAST_TOKEN", dev.Token)
 			e.Setenv("HOLDFAST_TOKEN_STORE", "file") // keeps the tests away from the developer's keyring
-			e.Setenv("HOLDFAST_CONFIG", filepath.Join(e.WorkDir, "config.yaml"))
+			e.Setenv("HOLDFAST_CLIENT_CONFIG", filepath.Join(e.WorkDir, "config.yaml"))
 			e.Setenv("ORG", dev.OrganizationUID)
 			e.Setenv("OWNER", dev.OwnerUID)
 			e.Setenv("DEV_JSON", dev.file)

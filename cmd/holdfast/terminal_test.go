@@ -32,7 +32,7 @@ func terminal(ts *testscript.TestScript, _ bool, args []string) {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), out, os.Stderr
 	cmd.Env = append(os.Environ(), "NO_COLOR=1")
 	for _, name := range []string{
-		"HOLDFAST_API", "HOLDFAST_TOKEN", "HOLDFAST_TOKEN_STORE", "HOLDFAST_CONFIG", "HOME", "GORACE",
+		"HOLDFAST_API", "HOLDFAST_TOKEN", "HOLDFAST_TOKEN_STORE", "HOLDFAST_CLIENT_CONFIG", "HOME", "GORACE",
 	} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}

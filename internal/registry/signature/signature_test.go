@@ -53,8 +53,9 @@ func TestKeys(t *testing.T) {
 				if err := key.Verify(image, s); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
-				if must[*signature.Key](t)(signature.ParseKey(other.PEM())).Verify(image, s) == nil {
-					t.Errorf("%s: another key verifies it", name)
+				err := must[*signature.Key](t)(signature.ParseKey(other.PEM())).Verify(image, s)
+				if err == nil || err.Error() != "another key has signed it" {
+					t.Errorf("%s verified with another key: %v", name, err)
 				}
 			}
 		})
@@ -119,6 +120,9 @@ func TestIdentities(t *testing.T) {
 				who, err := root.Verify(image, s)
 				if (err == nil) != tt.ok || tt.ok && who != (signature.Identity{Issuer: issuer, Subject: subject}) {
 					t.Errorf("%s: %+v, %v", form, who, err)
+				}
+				if err != nil && (strings.Contains(err.Error(), "%!") || strings.Contains(err.Error(), "threshold")) {
+					t.Errorf("%s: the reason is not for people: %v", form, err)
 				}
 			}
 		})

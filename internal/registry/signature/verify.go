@@ -99,6 +99,22 @@ func (k *Key) Verify(image Subject, s *Signature) error {
 			return nil
 		}
 	}
+	return plainReason(err)
+}
+
+// plainReason replaces an error of the libraries that verify signatures, if it would confuse a reader.
+func plainReason(err error) error {
+	for part, reason := range map[string]string{
+		"accepted signatures do not match threshold": "another key has signed it",
+		"could not verify message":                   "another key has signed it",
+		"threshold not met for verified":             "no trusted log or timestamp authority confirms its time",
+		"not enough verified log entries":            "no trusted transparency log contains it",
+		"SCT entries; unable to meet threshold":      "no trusted certificate log contains its certificate",
+	} {
+		if strings.Contains(err.Error(), part) {
+			return errors.New(reason)
+		}
+	}
 	return err
 }
 
@@ -184,7 +200,7 @@ func (r *Root) Verify(image Subject, s *Signature) (who Identity, _ error) {
 	result, err := r.verifier.Verify(s.raw, verify.NewPolicy(verify.WithArtifact(bytes.NewReader(signed)),
 		verify.WithoutIdentitiesUnsafe()))
 	if err != nil {
-		return who, err
+		return who, plainReason(err)
 	}
 	if result.Signature == nil || result.Signature.Certificate == nil {
 		return who, errors.New("it has no certificate")

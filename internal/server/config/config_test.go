@@ -95,7 +95,8 @@ organization:
 			environ: []string{
 				"HOLDFAST_TEST_POSTGRES=x", "HOLDFAST_API=https://x.example", "HOLDFAST_ISSUER=https://x.example",
 				"HOLDFAST_PORT=tcp://10.0.0.1:80", "HOLDFAST_PORT_80_TCP=x", "HOLDFAST_SERVICE_HOST=10.0.0.1",
-				"HOLDFAST_LISTEN=", "HOLDFAST_MAX_BODY=", "PATH=/bin",
+				"HOLDFAST_LISTEN=", "HOLDFAST_MAX_BODY=", "PATH=/bin", "HOLDFAST_CLIENT_CONFIG=x.yaml",
+				"HOLDFAST_CLIENT_ORGANIZATION=acme", "HOLDFAST_TOKEN=x", "HOLDFAST_PROFILE=x", "HOLDFAST_IDENTITY=x",
 			},
 		},
 		"an empty file": {args: []string{"--config", writeFile(t, "")}},

@@ -210,7 +210,7 @@ func readEnviron(environ []string) (map[string]string, []error) {
 		variable, text, _ := strings.Cut(line, "=")
 		name, ok := known[variable]
 		switch {
-		case !strings.HasPrefix(variable, prefix) || isForeign(variable):
+		case !strings.HasPrefix(variable, prefix) || !ok && isForeign(variable):
 		case !ok:
 			errs = append(errs, fmt.Errorf("%s: there is no such setting", variable))
 		case text != "":
@@ -263,6 +263,13 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // service called holdfast.
 func isForeign(variable string) bool {
 	name := strings.TrimPrefix(variable, prefix)
-	return name == "API" || name == "ISSUER" || name == "PORT" ||
-		strings.HasPrefix(name, "TEST_") || strings.HasPrefix(name, "PORT_") || strings.HasPrefix(name, "SERVICE_")
+	for _, start := range []string{"CLIENT_", "TEST_", "PORT_", "SERVICE_"} {
+		if strings.HasPrefix(name, start) {
+			return true
+		}
+	}
+	return slices.Contains([]string{
+		"PORT", "API", "ISSUER", "REGISTRY", "OUTPUT", "PROFILE", "TOKEN", "TOKEN_FILE", "TOKEN_STORE", "ID_TOKEN",
+		"REFRESH_TOKEN", "IDENTITY", "IDENTITY_TOKEN_FILE", "CA_FILE", "INSECURE",
+	}, name)
 }

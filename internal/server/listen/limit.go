@@ -2,6 +2,7 @@ package listen
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -19,6 +20,13 @@ const (
 	uncrowdedConns = 4
 	MaxStreams     = 100
 	CrowdedStreams = 8
+)
+
+const (
+	refuseTimeout = time.Second // time for a refused client to read why and to close its connection
+	// tooMany is the message for a client whose address has too many HTTP/2 connections.
+	tooMany = "too many connections from this address: reuse connections, or ask the operator to raise " +
+		"max_connections_per_address"
 )
 
 const warnEvery = time.Minute // minimum interval of log messages about refused connections
@@ -145,6 +153,14 @@ func acquireHTTP2(conn net.Conn) (crowded, ok bool) {
 
 // ReadFrom implements io.ReaderFrom, so that the kernel can send files.
 func (c *limitedConn) ReadFrom(body io.Reader) (int64, error) { return io.Copy(c.Conn, body) }
+
+// CloseWrite sends the end of the data and leaves the connection open for reading.
+func (c *limitedConn) CloseWrite() error {
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
 
 func (c *limitedConn) Close() error {
 	c.mu.Lock()

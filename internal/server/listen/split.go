@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/holdfast-dev/holdfast/internal/api"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
@@ -114,7 +116,7 @@ func (s *Splitter) dispatch(conn net.Conn) {
 	if sniffed.isHTTP2 {
 		crowded, ok := acquireHTTP2(conn)
 		if !ok {
-			conn.Close()
+			refuse(conn)
 			return
 		}
 		if crowded {
@@ -129,6 +131,22 @@ func (s *Splitter) dispatch(conn net.Conn) {
 		to.GRPC.deliver(sniffed)
 	default:
 		to.GRPC.deliver(newUnadmittedConn(sniffed))
+	}
+}
+
+// refuse sends an HTTP/2 client the reason why it may not connect, and closes conn. It first discards what the client
+// sends until the client closes the connection, for at most refuseTimeout, because a connection that is closed with
+// unread bytes is reset, and the client might lose the message.
+func refuse(conn net.Conn) {
+	defer conn.Close()
+	if conn.SetDeadline(time.Now().Add(refuseTimeout)) != nil {
+		return
+	}
+	if http2.NewFramer(conn, nil).WriteGoAway(0, http2.ErrCodeEnhanceYourCalm, []byte(tooMany)) != nil {
+		return
+	}
+	if c, ok := conn.(interface{ CloseWrite() error }); ok && c.CloseWrite() == nil {
+		_, _ = io.Copy(io.Discard, conn)
 	}
 }
 

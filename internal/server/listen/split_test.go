@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -191,6 +192,49 @@ func TestSplitterKeepsItsAcknowledgement(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSplitterSaysWhyItRefuses: an HTTP/2 client whose address has too many connections gets the reason in a GOAWAY
+// frame, and the log has one line about all of them.
+func TestSplitterSaysWhyItRefuses(t *testing.T) {
+	var log bytes.Buffer
+	limited := func(l net.Listener) net.Listener {
+		return Limit(l, 4, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	}
+	t.Cleanup(func() { // runs after the splitter is closed, because the cleanup of serveSplit was registered later
+		if n := strings.Count(log.String(), "max_connections_per_address"); n != 1 {
+			t.Errorf("the log has %d lines:\n%s", n, &log)
+		}
+	})
+	addr := serveSplit(t, limited, sniffTimeout)
+	open := func() *http2.Framer {
+		conn := dial(t, addr)
+		write(t, conn, http2.ClientPreface)
+		framer := http2.NewFramer(conn, conn)
+		if err := errors.Join(framer.WriteSettings(), writeGet(framer)); err != nil {
+			t.Fatal(err)
+		}
+		return framer
+	}
+	for range 2 {
+		admitted := open()
+		for answered := false; !answered; {
+			_, answered = next(t, admitted).(*http2.HeadersFrame)
+		}
+	}
+	for range 2 {
+		refused := open()
+		var goAway *http2.GoAwayFrame
+		for goAway == nil {
+			goAway, _ = next(t, refused).(*http2.GoAwayFrame)
+		}
+		if goAway.ErrCode != http2.ErrCodeEnhanceYourCalm || !strings.Contains(string(goAway.DebugData()), "too many") {
+			t.Errorf("GOAWAY: %v, %q", goAway, goAway.DebugData())
+		}
+		if f, err := refused.ReadFrame(); !errors.Is(err, io.EOF) {
+			t.Errorf("after GOAWAY: %v, %v, want the end", f, err)
+		}
 	}
 }
 

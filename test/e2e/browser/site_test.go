@@ -140,7 +140,7 @@ func (p *person) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, testprogram.Holdfast(p.t), args...)
 	cmd.Env = []string{
 		"HOME=" + p.folder, "BROWSER=none", "HOLDFAST_API=" + p.site.BaseURL, "HOLDFAST_TOKEN=" + p.token,
-		"HOLDFAST_CONFIG=" + filepath.Join(p.folder, "config.yaml"), "HOLDFAST_TOKEN_STORE=file",
+		"HOLDFAST_CLIENT_CONFIG=" + filepath.Join(p.folder, "config.yaml"), "HOLDFAST_TOKEN_STORE=file",
 	}
 	return cmd
 }

@@ -22,7 +22,7 @@ import (
 func Command(a *noun.App) *cobra.Command {
 	n := advisories()
 	cmd := a.Command(n)
-	cmd.Short = "Manage, import and export vulnerability advisories"
+	cmd.Short = "Import, query and export vulnerability advisories"
 	cmd.AddCommand(advisoryEvents(a), importAdvisories(a), exportAdvisories(a), queryAdvisories(a), a.Command(feeds()),
 		exploited(a), exploitListsCommand(a))
 	return cmd
@@ -227,6 +227,7 @@ func query(ctx context.Context, a *noun.App, req *advisoriespb.BatchQueryAdvisor
 func feeds() noun.Noun {
 	return noun.Noun{
 		Area: "advisories", Use: "feeds", One: "feed",
+		Short: "Import advisories from published lists, again and again",
 		About: "Feeds are the sources from which the advisories of a group are updated: an https address, or a file or\n" +
 			"folder on the server that its operator allows. A feed of the format kev or epss updates the group's list of\n" +
 			"exploited vulnerabilities instead.",

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
+	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
 )
 
 // A dockerConfig is the file in which docker and similar programs look for passwords.
@@ -274,6 +275,10 @@ func CredentialHelper(a *noun.App) *cobra.Command {
 		"get": helperGet, "list": helperList, "store": helperStore,
 		// There is nothing to erase, because nothing is stored.
 		"erase": func(context.Context, *noun.App) error { return nil },
+		"version": func(_ context.Context, a *noun.App) error {
+			_, err := fmt.Fprintf(a.Out, "%s (github.com/holdfast-dev/holdfast) %s\n", HelperName, buildinfo.Version())
+			return err
+		},
 	} {
 		cmd.AddCommand(&cobra.Command{
 			Use: verb, Short: "Answer the verb " + verb, Args: cobra.NoArgs,

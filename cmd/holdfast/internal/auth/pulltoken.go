@@ -33,7 +33,7 @@ const (
 
 // pullTokensCommand returns the commands about pull tokens.
 func pullTokensCommand(a *noun.App) *cobra.Command {
-	cmd := a.Branch("pull-token", "Manage passwords that can only pull images",
+	cmd := a.Branch("pull-token", "Create and revoke passwords that can only pull images",
 		createPullToken(a), listPullTokens(a), revokePullToken(a))
 	cmd.Long = "A pull token is an identity with the role " + pullRole +
 		" and a password, which is a token signed with a key\n" +

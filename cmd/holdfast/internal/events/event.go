@@ -21,12 +21,14 @@ import (
 
 // Command returns the commands about subscriptions and deliveries.
 func Command(a *noun.App) *cobra.Command {
-	return a.Branch("events", "Manage subscriptions and deliveries", a.Command(subscriptions()), a.Command(deliveries()))
+	return a.Branch("events", "Send events to webhooks, and see whether they arrive",
+		a.Command(subscriptions()), a.Command(deliveries()))
 }
 
 func subscriptions() noun.Noun {
 	return noun.Noun{
 		Area: "events", Use: "subscriptions", One: "subscription",
+		Short: "Send events to a webhook",
 		About: "A subscription sends the events of a group, and of everything below it, to an https address as signed\n" +
 			"CloudEvents. Each event is sent at least once, and the events of one subject are sent in order.",
 		Example:  "  holdfast events subscriptions create https://hooks.example.com/holdfast --parent acme",

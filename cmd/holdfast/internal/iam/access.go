@@ -18,7 +18,7 @@ import (
 
 // Access returns the commands for requesting and granting roles for a limited time.
 func Access(a *noun.App) *cobra.Command {
-	rules := a.Branch("rules", "Manage which roles can be requested", rulesCreate(a), rulesList(a),
+	rules := a.Branch("rules", "Define which roles can be requested, and who approves", rulesCreate(a), rulesList(a),
 		a.DeleteCommand(accessRules()))
 	requests := a.Branch("requests", "Show and decide requests for roles", requestsList(a), requestsShow(a),
 		approveCommand(a), denyCommand(a), handBackCommand(a))

@@ -48,7 +48,7 @@ func factors(account *signinpb.Account) string {
 
 // accountsCommand returns the commands about local accounts.
 func accountsCommand(a *noun.App) *cobra.Command {
-	cmd := a.Branch("accounts", "Manage local accounts, for people without an identity provider",
+	cmd := a.Branch("accounts", "Create local accounts, for people without an identity provider",
 		listAccounts(a), createAccount(a), accountLink(a), deleteAccounts(a), localAccounts(a, "on", true),
 		localAccounts(a, "off", false))
 	cmd.Long = "A local account has an email address and a password, passkeys or codes of an authenticator app. Its\n" +

@@ -19,6 +19,7 @@ func accountAssociations() noun.Noun {
 	bindings := serviceBindingsPath()
 	return noun.Noun{
 		Use: "account-associations", One: "account association",
+		Short: "Connect groups to accounts at other platforms",
 		About: "An account association connects a group with accounts at cloud providers and GitHub. A group has at most\n" +
 			"one, which is identified by the name, path or uid of the group.",
 		Example: "  holdfast iam account-associations create cloud --parent acme --amazon-account 123456789012",

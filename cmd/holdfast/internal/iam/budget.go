@@ -16,6 +16,7 @@ import (
 func budgets() noun.Noun {
 	return noun.Noun{
 		Use: "budgets", One: "budget",
+		Short: "Limit the resources of a group",
 		About: "A budget limits the resources of a group and everything below it. It is identified by the name, path or\n" +
 			"uid of the group. The budget of a folder is set by people who may update its parent group, and the\n" +
 			"budget of an organization by the operator.",

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
-	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
@@ -157,11 +157,17 @@ func accessDiff(a *noun.App) *cobra.Command {
 				return err
 			}
 		}
-		first := &accesspb.DiffAccessRequest{FromTime: req.FromTime, ToTime: req.ToTime, PlaceUid: req.PlaceUid, PageSize: 1}
-		if err := a.PrintAll(ctx, accessChanges(), req, p); err != nil {
+		empty := func(proto.Message) string { return "no changes" }
+		answer, err := a.PrintAnswer(ctx, accessChanges(), req, p, empty)
+		if err != nil {
 			return err
 		}
-		return noteRoleChanges(ctx, a, first)
+		found := answer.(*accesspb.DiffAccessResponse)
+		if found.GetIncomplete() {
+			a.Note("%s", noun.IncompleteNote)
+		}
+		noteRoleChanges(a, found)
+		return nil
 	})
 	return cmd
 }
@@ -180,11 +186,7 @@ func accessChanges() noun.Noun {
 }
 
 // noteRoleChanges prints the roles whose capabilities have changed.
-func noteRoleChanges(ctx context.Context, a *noun.App, req *accesspb.DiffAccessRequest) error {
-	found, err := signin.Call(ctx, accesspb.NewAccessHistoryServiceClient(a).DiffAccess, req)
-	if err != nil {
-		return err
-	}
+func noteRoleChanges(a *noun.App, found *accesspb.DiffAccessResponse) {
 	for _, r := range found.GetRoles() {
 		var parts []string
 		for sign, capabilities := range map[string][]capabilitiespb.Capability{"+": r.GetGained(), "-": r.GetLost()} {
@@ -195,5 +197,4 @@ func noteRoleChanges(ctx context.Context, a *noun.App, req *accesspb.DiffAccessR
 		a.Note("the role %s has changed: %s", output.Printable(r.GetRole().GetName()),
 			strings.Join(slices.Sorted(slices.Values(parts)), " "))
 	}
-	return nil
 }

@@ -20,7 +20,7 @@ import (
 
 // Command returns the commands for identity and access management.
 func Command(a *noun.App) *cobra.Command {
-	cmd := a.Branch("iam", "Manage groups, identities, roles and role bindings")
+	cmd := a.Branch("iam", "Decide who may do what: groups, identities, roles and bindings")
 	for _, n := range nouns() {
 		sub := a.Command(n)
 		if n.Use == identityProviders().Use {
@@ -52,17 +52,24 @@ func grants(group string) noun.Noun {
 		Use: "grants", One: "grant", Message: noun.MessageOf(&accesspb.Grant{}), ID: "bindingUid",
 		Sorted: true,
 		Columns: output.Columns(output.Text("identity", grantee).InCSV("identity.name"), "role=role.name",
-			groupPath((*accesspb.Grant).GetGroup), output.Text("inherited", inherited)),
+			groupPath((*accesspb.Grant).GetGroup), output.Text("inherited", inherited), "since=createTime", "until=expireTime"),
 		Wide: append(output.Columns("binding=bindingUid"), bindingUIDs()...),
 	}
 }
+
+// aboutPlaces explains the arguments of the questions.
+const aboutPlaces = "PLACE is a group, or the path of a repo, an identity, a role or an identity provider.\n" +
+	"CAPABILITY can also be a verb: pull (manifest.list), push (manifest.create), read (groups.list) or\n" +
+	"administer (role_bindings.create)."
 
 func can(a *noun.App) *cobra.Command {
 	var when asOf
 	cmd := &cobra.Command{
 		Use: "can IDENTITY CAPABILITY PLACE", Short: "Check whether an identity has a capability, and through which binding",
-		Long: "Prints yes or no, and the bindings that grant the capability. The exit code is 0 for yes and 3 for no.",
+		Long: "Prints yes or no, and the bindings that grant the capability. The exit code is 0 for yes and 3 for no.\n" +
+			aboutPlaces,
 		Example: "  holdfast iam can me repo.create acme/platform\n" +
+			"  holdfast iam can acme/platform/ci push acme/platform/app\n" +
 			"  holdfast iam can acme/platform/ci groups.list acme/platform\n" +
 			"  holdfast iam can ann repo.delete acme/platform --as-of 2026-10-31T23:00:00Z",
 		Args: cobra.ExactArgs(3), ValidArgsFunction: a.CompleteQuestion(Identities, nil, noun.Groups),
@@ -71,11 +78,13 @@ func can(a *noun.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			group, err := a.Resolve(ctx, noun.Groups(), args[2])
+			group, err := resolvePlace(ctx, a, args[2])
 			if err != nil {
 				return err
 			}
-			req := &accesspb.CheckAccessRequest{IdentityUid: identity, Capability: args[1], PlaceUid: group, Explain: true}
+			req := &accesspb.CheckAccessRequest{
+				IdentityUid: identity, Capability: capabilityOf(args[1]), PlaceUid: group, Explain: true,
+			}
 			if req.AsOf, err = when.time(); err != nil {
 				return err
 			}
@@ -108,10 +117,52 @@ func suggestCapability(err error, name string) error {
 	if !ok || !strings.Contains(p.Text, "there is no such capability") {
 		return err
 	}
+	hint := "list them: holdfast iam roles capabilities"
 	if near := noun.Nearest(name, output.EnumWords(capabilitiespb.Capability(0).Descriptor())); near != "" {
-		return p.Hint("did you mean " + near)
+		hint = "did you mean " + near
 	}
-	return p.Hint("list them: holdfast iam roles capabilities")
+	return p.Hint(hint, "or use one of the verbs "+verbList())
+}
+
+// verbs are words for the capability that people usually mean.
+var verbs = []struct{ word, capability string }{
+	{"pull", "manifest.list"}, {"push", "manifest.create"}, {"read", "groups.list"},
+	{"administer", "role_bindings.create"},
+}
+
+// verbList returns the verbs with their capabilities.
+func verbList() string {
+	var words []string
+	for _, v := range verbs {
+		words = append(words, v.word+" ("+v.capability+")")
+	}
+	return strings.Join(words, ", ")
+}
+
+// capabilityOf returns the capability of a verb. It returns other words unchanged.
+func capabilityOf(word string) string {
+	for _, v := range verbs {
+		if v.word == word {
+			return v.capability
+		}
+	}
+	return word
+}
+
+// resolvePlace returns the UID of a group or another resource.
+func resolvePlace(ctx context.Context, a *noun.App, text string) (string, error) {
+	uid, err := a.Resolve(ctx, noun.Groups(), text)
+	if err == nil || problem.From(ctx, err).Code != problem.ExitNotFound {
+		return uid, err
+	}
+	for _, kind := range []string{"repos", noun.Identities, "roles", "identity_providers"} {
+		req := &accesspb.ResolvePathRequest{Kind: kind, Path: text}
+		found, failed := accesspb.NewAccessServiceClient(a).ResolvePath(ctx, req)
+		if failed == nil && len(found.GetResources()) == 1 {
+			return found.GetResources()[0].GetUid(), nil
+		}
+	}
+	return "", err
 }
 
 func sayAccess(ctx context.Context, a *noun.App, found *accesspb.CheckAccessResponse, group string) {
@@ -176,16 +227,18 @@ func whoCan(a *noun.App) *cobra.Command {
 	var when asOf
 	cmd := &cobra.Command{
 		Use: "who-can CAPABILITY PLACE", Short: "List the identities that have a capability, and through which binding",
-		Long: "Lists every binding that grants the capability. An identity with several bindings is listed several times.",
+		Long: "Lists every binding that grants the capability. An identity with several bindings is listed several times.\n" +
+			aboutPlaces,
 		Example: "  holdfast iam who-can groups.delete acme/platform\n" +
+			"  holdfast iam who-can push acme/platform/app\n" +
 			"  holdfast iam who-can groups.delete acme/platform --as-of 30d",
 		Args: cobra.ExactArgs(2), ValidArgsFunction: a.CompleteQuestion(nil, noun.Groups),
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			group, err := a.Resolve(ctx, noun.Groups(), args[1])
+			group, err := resolvePlace(ctx, a, args[1])
 			if err != nil {
 				return err
 			}
-			req := &accesspb.ListAccessRequest{Capability: args[0], PlaceUid: group}
+			req := &accesspb.ListAccessRequest{Capability: capabilityOf(args[0]), PlaceUid: group}
 			if req.AsOf, err = when.time(); err != nil {
 				return err
 			}

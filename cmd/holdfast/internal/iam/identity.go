@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
@@ -18,6 +19,7 @@ import (
 func Identities() noun.Noun {
 	return noun.Noun{
 		Use: "identities", One: "identity",
+		Short: "Create workloads, and find who can hold roles",
 		About: "Identities can hold roles. The identity of a person is created at the first sign-in. The identity of a\n" +
 			"workload is created here, with a rule for the tokens that prove it.",
 		Example: "  holdfast iam identities create ci --parent acme/platform \\\n" +
@@ -26,6 +28,7 @@ func Identities() noun.Noun {
 			"    --subject-pattern 'system:serviceaccount:prod:.*' --claim environment=prod",
 		Message:  noun.MessageOf(&iampb.Identity{}),
 		Kind:     noun.Identities,
+		Console:  identityPage,
 		Argument: "name",
 		Fields:   identityFields(),
 		Filters: []noun.Field{
@@ -41,6 +44,15 @@ func Identities() noun.Noun {
 		Extra:   []func(*noun.App) *cobra.Command{lookupIdentity, explain, exchanges, denials},
 		Presets: identityPresets(),
 	}
+}
+
+// identityPage returns the page of a person or a workload. Only a workload is in a group.
+func identityPage(m protoreflect.Message) string {
+	uid := noun.UIDOf(m)
+	if noun.ParentUID(uid) == "" {
+		return "/people/" + uid
+	}
+	return "/workloads/" + uid
 }
 
 func identityFields() []noun.Field {

@@ -23,10 +23,12 @@ import (
 func invites() noun.Noun {
 	return noun.Noun{
 		Use: "invites", One: "invite",
+		Short: "Invite people to a group with a link",
 		About: "An invite grants a role on a group to anyone who redeems its code. The code is shown only once, when the\n" +
-			"invite is created.",
+			"invite is created. It works once, unless the invite is created with --single-use=false.",
 		Example: "  holdfast iam invites create --parent acme/platform --role viewer --ttl 7d " +
-			"--email ann@example.com --single-use",
+			"--email ann@example.com\n" +
+			"  holdfast iam invites create --parent acme/platform --role viewer --ttl 1d --single-use=false",
 		Message: noun.MessageOf(&iampb.GroupInvite{}),
 		Fields: []noun.Field{
 			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to grant"},
@@ -35,8 +37,9 @@ func invites() noun.Noun {
 			{Flag: "role-until", Path: "expire_time", Read: setTime("role-until", "expire_time"),
 				Help: "a `TIME`, or a duration such as 30d, at which the granted role ends"},
 			{Flag: "reason", Help: "`TEXT` with the reason for the role"},
-			{Flag: "single-use", Help: "delete the invite after it is used once"},
+			{Flag: "single-use", Help: "delete the invite after it is used once; create does so unless --single-use=false"},
 		},
+		Defaults: func(m protoreflect.Message) { noun.Put(m, "single_use", true) },
 		Filters: []noun.Field{
 			{Flag: "key-id", Help: "only the invite whose code has key `ID`"},
 		},

@@ -18,11 +18,13 @@ func extras() map[string]preset {
 			example: create + "github --repo acme/web --branch main --parent acme/platform --role viewer\n" +
 				create + "github release --repo acme/web --environment production --owner-id 1 --repo-id 2",
 			dev: "--repo acme/web --ref main", issuer: githubIssuer, claims: githubClaims,
+			use: "job of the workflow", snippet: githubJob,
 		},
 		"gitlab": {
 			example: create + "gitlab --project acme/web --branch main --parent acme/platform --role viewer\n" +
 				create + "gitlab deploy --project acme/web --environment production --protected",
 			dev: "--project acme/web --branch main", issuer: gitlabIssuer, claims: gitlabClaims,
+			use: "job in .gitlab-ci.yml, whose image has holdfast", snippet: gitlabJob,
 		},
 		"buildkite": {
 			example: create + "buildkite --org acme --pipeline web --branch main --parent acme/platform --role viewer",
@@ -38,6 +40,27 @@ func extras() map[string]preset {
 		},
 	}
 }
+
+// Snippets of jobs whose machine has the command.
+const (
+	githubJob = `    permissions:
+      contents: read
+      id-token: write
+    env:
+      HOLDFAST_API: $API
+      HOLDFAST_IDENTITY: $UID
+    steps:
+      - run: holdfast iam groups list`
+
+	gitlabJob = `  id_tokens:
+    HOLDFAST_ID_TOKEN:
+      aud: $ISSUER
+  variables:
+    HOLDFAST_API: $API
+    HOLDFAST_IDENTITY: $UID
+  script:
+    - holdfast iam groups list`
+)
 
 // githubIssuer returns the issuer of a GitHub Enterprise server: a self-hosted server, or
 // one that GitHub runs at a subdomain of ghe.com.

@@ -28,6 +28,9 @@ type preset struct {
 	// issuer returns the issuer of a self-hosted server. It is nil if the preset has no
 	// --server.
 	issuer func(server string) (string, error)
+	// snippet is what a workload needs, with $API and $ISSUER for addresses of the server and $UID for the identity. use
+	// names the place for it; it is "" if there is no snippet.
+	use, snippet string
 	// claims returns the claims of a job's token. The test issuer adds missing claims.
 	claims func(p workload.Platform, j job) map[string]any
 }
@@ -178,7 +181,11 @@ func createPreset(a *noun.App, p preset) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return createBound(ctx, a, cmd, identity, flags)
+			uid, err := createBound(ctx, a, cmd, identity, flags)
+			if err != nil || uid == "" {
+				return err
+			}
+			return p.sayUse(a, uid)
 		}),
 	}
 	f := cmd.Flags()
@@ -262,37 +269,57 @@ var presetFields = map[string]string{
 	"static_keys.issuer": "--issuer", "static_keys.issuer_keys": "--issuer-keys-file",
 }
 
-// createBound creates an identity and its role bindings. It checks as much as possible
-// before it writes.
-func createBound(
-	ctx context.Context, a *noun.App, cmd *cobra.Command, identity *iampb.Identity, flags presetFlags,
-) error {
-	parent, err := a.ParentOf(ctx, Identities(), cmd)
+// sayUse prints how a workload uses its new identity, if the result is printed for people.
+func (p preset) sayUse(a *noun.App, uid string) error {
+	format, err := a.Value("output")
+	if err != nil || p.use == "" || len(a.Columns) > 0 || format.Text != "" && format.Text != "table" {
+		return err
+	}
+	api, err := a.Server()
 	if err != nil {
 		return err
+	}
+	issuer, err := a.Issuer()
+	if err != nil {
+		return err
+	}
+	a.Note("its uid is %s", uid)
+	a.Note("add this to the %s:", p.use)
+	fmt.Fprintln(a.Err, strings.NewReplacer("$API", api.Text, "$ISSUER", issuer, "$UID", uid).Replace(p.snippet))
+	return nil
+}
+
+// createBound creates an identity and its role bindings, and returns its UID, or "" in a dry run. It checks as much as
+// possible before it writes.
+func createBound(
+	ctx context.Context, a *noun.App, cmd *cobra.Command, identity *iampb.Identity, flags presetFlags,
+) (uid string, _ error) {
+	parent, err := a.ParentOf(ctx, Identities(), cmd)
+	if err != nil {
+		return "", err
 	}
 	group := parent
 	if flags.group != "" {
 		if group, err = a.Resolve(ctx, noun.Groups(), flags.group); err != nil {
-			return fmt.Errorf("--group: %w", err)
+			return "", fmt.Errorf("--group: %w", err)
 		}
 	}
 	uids := make([]string, len(flags.roles))
 	for i, role := range flags.roles {
 		if uids[i], err = a.Resolve(ctx, Roles(), role); err != nil {
-			return fmt.Errorf("--role: %w", err)
+			return "", fmt.Errorf("--role: %w", err)
 		}
 	}
 	req := &iampb.CreateIdentityRequest{Parent: parent, Identity: identity}
 	m, err := a.Write(ctx, cmd, Identities().Method("Create"), req.ProtoReflect(), presetFields)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := a.Show(ctx, Identities().View(), m.Interface()); err != nil {
-		return err
+		return "", err
 	}
 	if err := a.Out.Flush(); err != nil { // prints the identity before the notes
-		return err
+		return "", err
 	}
 	dry, _ := cmd.Flags().GetBool("dry-run")
 	place := flags.group
@@ -305,11 +332,14 @@ func createBound(
 			continue
 		}
 		if err := Bind(ctx, a, noun.UIDOf(m), role, group); err != nil {
-			return fmt.Errorf("identity %s is created, but without the role %s: %w", noun.UIDOf(m), flags.roles[i], err)
+			return "", fmt.Errorf("identity %s is created, but without the role %s: %w", noun.UIDOf(m), flags.roles[i], err)
 		}
 		a.Note("it has the role %s on %s", flags.roles[i], place)
 	}
-	return nil
+	if dry {
+		return "", nil
+	}
+	return noun.UIDOf(m), nil
 }
 
 // Bind creates a role binding.

@@ -17,11 +17,13 @@ import (
 func identityProviders() noun.Noun {
 	return noun.Noun{
 		Use: "identity-providers", One: "identity provider",
+		Short: "Let people sign in with an identity provider of your own",
 		About: "Identity providers sign in the people of an organization. A person who signs in for the first time gets\n" +
 			"the default role on the provider's group.",
 		Example: "  holdfast iam identity-providers create okta --parent acme --issuer https://acme.okta.com \\\n" +
 			"    --client-id 0oa1b2c3 --client-secret-file secret.txt --default-role viewer",
 		Message:  noun.MessageOf(&iampb.IdentityProvider{}),
+		Console:  noun.PageAt("/sign-in/"),
 		Kind:     "identity_providers",
 		Argument: "name",
 		Fields: []noun.Field{
@@ -111,6 +113,7 @@ func sayTest(a *noun.App, result *signinpb.TestIdentityProviderResponse) {
 func groupMappings() noun.Noun {
 	return noun.Noun{
 		Use: "group-mappings", One: "group mapping",
+		Short:      "Give roles to the groups of an identity provider",
 		About:      "A group mapping grants a role to the members of a group at an identity provider.",
 		Example:    "  holdfast iam group-mappings create platform-admins --provider okta --role editor",
 		Message:    noun.MessageOf(&iampb.ExternalGroupRoleMapping{}),

@@ -24,6 +24,7 @@ import (
 func Roles() noun.Noun {
 	return noun.Noun{
 		Use: "roles", One: "role",
+		Short: "Define roles, which are sets of capabilities",
 		About: "Roles are sets of capabilities. Built-in roles can be bound in every organization and cannot be changed.",
 		Example: "  holdfast iam roles create auditor --parent acme " +
 			"--capability groups.list,identity.list,role_bindings.list",
@@ -70,6 +71,7 @@ func capabilityName(c *accesspb.NamedCapability) string { return c.GetCapability
 func roleBindings() noun.Noun {
 	return noun.Noun{
 		Use: "role-bindings", One: "role binding",
+		Short: "Give identities roles in a group",
 		About: "A role binding grants an identity a role on a group and everything below it. It takes effect\n" +
 			"immediately. You can grant only capabilities that you have.",
 		Example: "  holdfast iam role-bindings create --parent acme/platform --identity acme/platform/ci --role viewer\n" +

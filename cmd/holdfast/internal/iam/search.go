@@ -89,11 +89,13 @@ func counts(a *noun.App) *cobra.Command {
 // countedKinds are the kinds of resources that are counted.
 var countedKinds = []struct {
 	name  string
+	one   string // singular of the name
 	count func(*accesspb.ChildCounts) *accesspb.ChildCount
 }{
-	{"groups", (*accesspb.ChildCounts).GetGroups}, {"repos", (*accesspb.ChildCounts).GetRepos},
-	{"identities", (*accesspb.ChildCounts).GetIdentities}, {"roles", (*accesspb.ChildCounts).GetRoles},
-	{"bindings", (*accesspb.ChildCounts).GetRoleBindings},
+	{"groups", "group", (*accesspb.ChildCounts).GetGroups}, {"repos", "repo", (*accesspb.ChildCounts).GetRepos},
+	{"identities", "identity", (*accesspb.ChildCounts).GetIdentities},
+	{"roles", "role", (*accesspb.ChildCounts).GetRoles},
+	{"bindings", "binding", (*accesspb.ChildCounts).GetRoleBindings},
 }
 
 func countedGroups() noun.Noun {
@@ -124,7 +126,7 @@ func sayCounts(c *accesspb.ChildCounts) string {
 	var texts []string
 	for _, k := range countedKinds {
 		if n := k.count(c); n != nil {
-			texts = append(texts, fmt.Sprintf("%d %s", n.GetAll(), k.name))
+			texts = append(texts, noun.Count(n.GetAll(), k.one))
 		}
 	}
 	return strings.Join(texts, ", ")

@@ -12,12 +12,14 @@ import (
 func Groups() Noun {
 	return Noun{
 		Use: "groups", One: "group",
+		Short: "Create organizations and folders, which contain everything else",
 		About: "Groups form the tree that contains all other resources: organizations at the root, folders below.\n" +
 			"A role on a group applies to everything below it.",
 		Example: "  holdfast iam groups create platform --parent acme --description \"services of the platform team\"\n" +
 			"  holdfast iam groups create acme --root",
 		Message:  MessageOf(&iampb.Group{}),
 		Kind:     "groups",
+		Console:  PageAt("/groups/"),
 		Argument: "name",
 		orphan:   true,
 		Fields: []Field{

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
@@ -56,16 +58,25 @@ func (a *App) ListCommand(n Noun) *cobra.Command {
 	method := n.Method("List")
 	cmd := &cobra.Command{
 		Use: "list", Short: "List " + n.plural(), Aliases: []string{"ls"}, Args: cobra.NoArgs,
-		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := n.readListArgument(cmd, args); err != nil {
+				return err
+			}
 			req := NewMessage(method.Input())
 			if err := a.Narrow(ctx, n, cmd, req); err != nil {
 				return err
 			}
+			n.empty = func() string { return a.noteNone(ctx, n, cmd) }
 			if p.OrderBy == "" && n.ByName {
 				p.OrderBy = "name"
 			}
 			return a.PrintAll(ctx, n, req.Interface(), p)
 		}),
+	}
+	if n.ListFlag != "" {
+		parent := n.parentNoun()
+		cmd.Use, cmd.Args = "list ["+parent.reference()+"]", cobra.MaximumNArgs(1)
+		cmd.ValidArgsFunction = a.CompleteArgs(parent)
 	}
 	p.Register(cmd)
 	a.RegisterFilters(cmd, n)
@@ -73,6 +84,43 @@ func (a *App) ListCommand(n Noun) *cobra.Command {
 		cmd.Flags().String("name", "", "only resources with this exact `NAME`")
 	}
 	return cmd
+}
+
+// readListArgument sets the flag ListFlag to the argument of list, if there is one.
+func (n Noun) readListArgument(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if cmd.Flags().Changed(n.ListFlag) {
+		return problem.Usage("give %s as an argument or with --%s, not both", strings.ToUpper(n.ListFlag), n.ListFlag)
+	}
+	return cmd.Flags().Set(n.ListFlag, args[0])
+}
+
+// noteNone returns the note below an empty list. If --parent is given without --recursive, and there are resources in
+// subgroups, it suggests --recursive.
+func (a *App) noteNone(ctx context.Context, n Noun, cmd *cobra.Command) string {
+	note := "no " + n.plural()
+	parent, _ := cmd.Flags().GetString("parent")
+	recursive, _ := cmd.Flags().GetBool("recursive")
+	if parent == "" || recursive {
+		return note
+	}
+	method := n.Method("List")
+	total := method.Output().Fields().ByName("total_count")
+	if total == nil || cmd.Flags().Set("recursive", "true") != nil {
+		return note
+	}
+	req := NewMessage(method.Input())
+	if a.Narrow(ctx, n, cmd, req) != nil {
+		return note
+	}
+	Put(req, "page_size", int32(1))
+	below, err := a.callMethod(ctx, method, req.Interface(), nil)
+	if err != nil || below.Get(total).Int() == 0 {
+		return note
+	}
+	return fmt.Sprintf("%s directly in %s; its subgroups have %d: add --recursive", note, parent, below.Get(total).Int())
 }
 
 // RegisterFilters adds the flags that Narrow reads.

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 )
 
 // A Noun describes a kind of resource: its name, the flags that set its fields, and
@@ -40,8 +41,10 @@ type Noun struct {
 	// resolves only paths of groups.
 	Kind string
 
-	Argument    string  // field that is the argument of create; "" if create has no argument
-	Fields      []Field // flags of create and update
+	Argument string  // field that is the argument of create; "" if create has no argument
+	Fields   []Field // flags of create and update
+	// Defaults sets fields of a new resource before the flags do. It may be nil.
+	Defaults    func(m protoreflect.Message)
 	CreateFlags []Field // flags of create for fields of the request
 	UpdateFlags []Field // flags of update for fields of the request
 	Filters     []Field // flags of list
@@ -54,6 +57,12 @@ type Noun struct {
 	// cannot sort this kind by name.
 	Sorted bool
 	ByName bool // whether list asks the server to sort by name
+	// ListFlag is a filter of list that can also be given as an argument, because it selects the resource whose parts
+	// are listed. It is "" if list has no argument.
+	ListFlag string
+	// Console returns the path of a resource's page below /console. It is nil if the console has no such page.
+	Console func(m protoreflect.Message) string
+	empty   func() string // note below an empty list; if nil, "no " and the plural
 
 	Parent     func() Noun // kind of the parent; if nil, a group
 	ParentFlag string      // name of the flag for the parent; if "", parent
@@ -110,7 +119,7 @@ func (n Noun) Method(verb string) protoreflect.MethodDescriptor {
 
 // View returns the view that prints these resources.
 func (n Noun) View() output.View {
-	return output.View{Plural: n.plural(), ID: n.ID, Columns: n.Columns, Wide: n.Wide}
+	return output.View{Plural: n.plural(), ID: n.ID, Columns: n.Columns, Wide: n.Wide, Empty: n.empty}
 }
 
 // body returns the field of a request that contains the resource.
@@ -121,6 +130,11 @@ func (n Noun) body(request protoreflect.MessageDescriptor) protoreflect.FieldDes
 		}
 	}
 	panic("no resource in " + request.FullName())
+}
+
+// PageAt returns a Console for resources whose page is at a path followed by their UID.
+func PageAt(path string) func(m protoreflect.Message) string {
+	return func(m protoreflect.Message) string { return path + UIDOf(m) }
 }
 
 func (n Noun) hasName() bool { return n.Message.Fields().ByName("name") != nil }
@@ -183,10 +197,17 @@ func (a *App) About(
 
 func (a *App) getCommand(n Noun) *cobra.Command {
 	cmd := &cobra.Command{Use: "get " + n.reference(), Short: "Show " + article(n.One)}
+	web := false
+	if n.Console != nil {
+		cmd.Flags().BoolVar(&web, "web", false, "open its page in the console, in a browser")
+	}
 	return a.About(n, cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		m, err := a.Get(ctx, n, uid)
 		if err != nil {
 			return err
+		}
+		if web {
+			return a.Browse(ctx, signin.ConsolePage(n.Console(m)))
 		}
 		format, err := a.Value("output")
 		if err != nil {
@@ -310,6 +331,9 @@ func (a *App) create(ctx context.Context, n Noun, cmd *cobra.Command, args []str
 	}
 	Put(req, "parent", parent)
 	resource := req.Mutable(n.body(method.Input())).Message()
+	if n.Defaults != nil {
+		n.Defaults(resource)
+	}
 	if n.Argument != "" {
 		Put(resource, n.argumentField(), args[0])
 	}
@@ -352,9 +376,10 @@ func (a *App) ParentOf(ctx context.Context, n Noun, cmd *cobra.Command) (string,
 	}
 	switch {
 	case text == "" && n.orphan:
-		return "", problem.Usage("--%s is needed", flag).Hint("or --root, to create an organization")
+		return "", problem.Usage("--%s is needed", flag).Hint("or --root, to create an organization").
+			Hint(settings.Renamed()...)
 	case text == "":
-		return "", problem.Usage("--%s is needed", flag)
+		return "", problem.Usage("--%s is needed", flag).Hint(settings.Renamed()...)
 	}
 	return a.Resolve(ctx, n.parentNoun(), text)
 }

@@ -39,7 +39,7 @@ func exceptions() noun.Noun {
 
 func exceptionsCommand(a *noun.App) *cobra.Command {
 	n := exceptions()
-	cmd := a.Branch("exceptions", "Manage exceptions, which accept findings", exceptionsCreate(a), exceptionsList(a),
+	cmd := a.Branch("exceptions", "Accept findings, for a time and with a reason", exceptionsCreate(a), exceptionsList(a),
 		exceptionsApprove(a), a.DeleteCommand(n), exceptionsImport(a))
 	cmd.Long = "An exception accepts a finding, with a reason, on a group, a repo or some of its images, and\n" +
 		"optionally until a time. It takes effect when somebody with advisories.approve on its group has approved it."

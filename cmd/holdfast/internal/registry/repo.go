@@ -20,7 +20,7 @@ import (
 
 // Command returns the commands of the registry.
 func Command(a *noun.App) *cobra.Command {
-	return a.Branch("registry", "Manage repos, tags and images",
+	return a.Branch("registry", "Work with repos, tags and images",
 		a.Command(repos()), a.Command(tags()), imagesCommand(a), a.Command(pulls()), a.Command(registrySettings()),
 		a.Command(trash()), a.Command(retention()), a.Command(upstreams()), a.Command(signers()), syncCommand(a))
 }
@@ -28,10 +28,12 @@ func Command(a *noun.App) *cobra.Command {
 func repos() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "repos", One: "repo",
+		Short: "Create and change repos, which contain images",
 		About: "Repos contain images. The first push to a repo creates it, unless the settings of its group do not allow\n" +
 			"that. The name of an image contains the names of the groups and the repo: acme/platform/app:1.2.",
 		Example:  "  holdfast registry repos create app --parent acme/platform --description \"images for customers\"",
 		Message:  noun.MessageOf(&registrypb.Repo{}),
+		Console:  noun.PageAt("/repos/"),
 		Kind:     "repos",
 		Argument: "name",
 		Locate:   locateRepo,

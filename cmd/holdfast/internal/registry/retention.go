@@ -180,8 +180,8 @@ func describe(a *noun.App, name string, p *ocipb.RetentionPlan, what string) {
 		word := strings.ToLower(strings.TrimPrefix(k.GetReason().String(), "KEEP_REASON_"))
 		kept = append(kept, fmt.Sprintf("%d %s", k.GetImages(), strings.ReplaceAll(word, "_", " ")))
 	}
-	text := fmt.Sprintf("%s: %d of %d images %s, with %d tags and %s", name, len(p.GetGoing()), p.GetImages(), what,
-		p.GetTags(), size(p.GetBytes()))
+	text := fmt.Sprintf("%s: %d of %s %s, with %s and %s", name, len(p.GetGoing()), noun.Count(p.GetImages(), "image"),
+		what, noun.Count(p.GetTags(), "tag"), size(p.GetBytes()))
 	if len(kept) > 0 {
 		text += "; kept: " + strings.Join(kept, ", ")
 	}

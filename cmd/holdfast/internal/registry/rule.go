@@ -47,6 +47,7 @@ func rules() noun.Noun {
 	}
 	return noun.Noun{
 		Area: "findings", Use: "rules", One: "rule",
+		Short: "Refuse pulls of images because of their findings or signatures",
 		About: "A rule refuses pulls of images with findings that are not excepted. With --unsigned it refuses pulls of\n" +
 			"images that no signer has signed. A new rule refuses nothing: check what it would have refused, and then\n" +
 			"update it with --mode enforce.",
@@ -132,8 +133,8 @@ func rulesCheck(a *noun.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a.Note("%d pulls of %d images by %d identities would be refused", m.GetPullCount(), m.GetImageCount(),
-			m.GetIdentityCount())
+		a.Note("%s of %s by %s would be refused", noun.Count(m.GetPullCount(), "pull"),
+			noun.Count(m.GetImageCount(), "image"), noun.Count(m.GetIdentityCount(), "identity"))
 		if reason := m.GetIneffectiveReason(); reason != "" {
 			a.Note("this rule cannot refuse anything: %s", reason)
 		}

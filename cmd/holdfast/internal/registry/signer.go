@@ -25,6 +25,7 @@ func signers() noun.Noun {
 	}
 	return noun.Noun{
 		Area: "registry", Use: "signers", One: "signer",
+		Short: "Define whose signatures of images are trusted",
 		About: "A signer is a public key or an identity whose signatures of images are trusted. The signers of the\n" +
 			"nearest group that has any apply. Signers alone refuse no pulls: for that, create a rule with holdfast\n" +
 			"findings rules create --unsigned.",

@@ -18,6 +18,7 @@ import (
 func tags() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "tags", One: "tag", Form: "REPO:TAG",
+		Short: "Name images, and show what a name meant before",
 		About: "A tag is a name of an image in a repo. By default list omits the tags of signatures and other referrers\n" +
 			"(sha256-…), tags with a date (…-20260131) and tags with a build number (…-r3).",
 		Example:    "  holdfast registry tags create stable --repo acme/platform/app --digest sha256:…",
@@ -39,10 +40,11 @@ func tags() noun.Noun {
 			{Flag: "dates", Path: "include_dates", Help: "also list tags with a date"},
 			{Flag: "epochs", Path: "include_epochs", Help: "also list tags with a build number"},
 		},
-		ByName:  true,
-		Columns: output.Columns("name", output.GroupOf("repo", "uid"), "digest", "updateTime"),
-		Wide:    output.Columns("uid", "deprecated", "bundles"),
-		Extra:   []func(*noun.App) *cobra.Command{tagHistory},
+		ListFlag: "repo",
+		ByName:   true,
+		Columns:  output.Columns("name", output.GroupOf("repo", "uid"), "digest", "updateTime"),
+		Wide:     output.Columns("uid", "deprecated", "bundles"),
+		Extra:    []func(*noun.App) *cobra.Command{tagHistory},
 	}
 }
 

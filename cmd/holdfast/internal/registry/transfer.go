@@ -110,8 +110,9 @@ func copyBetween(
 	if dry {
 		a.Note("dry run: nothing was changed")
 	}
-	a.Note("%d images with %d manifests are copied to %s; %s of blobs were transferred, and %d blobs existed",
-		len(done.GetImages()), c.Manifests, args[1], size(c.Bytes), c.Present)
+	a.Note("copied %s with %s to %s; %s of blobs were transferred, and %s existed",
+		noun.Count(len(done.GetImages()), "image"), noun.Count(c.Manifests, "manifest"), args[1], size(c.Bytes),
+		noun.Count(c.Present, "blob"))
 	view := output.View{Plural: "images", ID: "digest", Columns: output.Columns("from=fromTag", "tag", "digest")}
 	return noun.ShowAnswer(ctx, a, view, done, done.GetImages(), nil)
 }

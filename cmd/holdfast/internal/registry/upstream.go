@@ -10,6 +10,7 @@ import (
 func upstreams() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "upstreams", One: "upstream",
+		Short: "Mirror other registries in a group",
 		About: "An upstream is a registry from which a group fetches images on demand. With the upstream docker.io,\n" +
 			"acme/mirror/library/alpine:3.20 is library/alpine:3.20 of Docker Hub. Fetched images are stored and served\n" +
 			"from this registry, even if the upstream later changes or deletes them. A group with an upstream accepts\n" +

@@ -19,8 +19,11 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// A Setting is a value that applies to all commands. It is set in the file, in the
-// environment variable HOLDFAST_NAME, where NAME is its name in capitals, or by a flag.
+// ConfigVariable is the environment variable with the path of the settings file.
+const ConfigVariable = "HOLDFAST_CLIENT_CONFIG"
+
+// A Setting is a value that applies to all commands. It is set in the file, in an
+// environment variable, or by a flag.
 type Setting struct {
 	Key   string
 	About string
@@ -66,8 +69,26 @@ func Find(key string) (Setting, error) {
 	return Setting{}, problem.Usage("there is no setting %q", key).Hint("the settings are " + strings.Join(keys, ", "))
 }
 
-// Variable returns the name of the environment variable.
-func (s Setting) Variable() string { return "HOLDFAST_" + strings.ToUpper(s.Key) }
+// Variable returns the name of the environment variable: HOLDFAST_ and the key in capitals, unless the server has a
+// variable of that name.
+func (s Setting) Variable() string {
+	if s.Key == "organization" {
+		return "HOLDFAST_CLIENT_ORGANIZATION"
+	}
+	return "HOLDFAST_" + strings.ToUpper(s.Key)
+}
+
+// Renamed returns a sentence for each variable that version 0.1.0 of this command read, if it is set and the variable
+// that has replaced it is not.
+func Renamed() (notes []string) {
+	for _, name := range []string{"CONFIG", "ORGANIZATION"} {
+		old, current := "HOLDFAST_"+name, "HOLDFAST_CLIENT_"+name
+		if os.Getenv(old) != "" && os.Getenv(current) == "" {
+			notes = append(notes, old+" is a setting of the server, and this command ignores it: use "+current)
+		}
+	}
+	return notes
+}
 
 // A Value is the text of a setting and its origin.
 type Value struct{ Text, Origin string }
@@ -139,7 +160,7 @@ func Path() (string, error) {
 
 // basePath returns the path of the settings file of the default profile.
 func basePath() (string, error) {
-	if path := os.Getenv("HOLDFAST_CONFIG"); path != "" {
+	if path := os.Getenv(ConfigVariable); path != "" {
 		return path, nil
 	}
 	dir, err := os.UserConfigDir()

@@ -121,7 +121,8 @@ func (a *Agent) Server() (settings.Value, error) {
 	api, err := a.Value("api")
 	if err == nil && api.Text == "" {
 		return api, problem.Usage("no server is set").
-			Hint("run: holdfast config set api https://holdfast.example.com, or set HOLDFAST_API")
+			Hint("run: holdfast config set api https://holdfast.example.com, or set HOLDFAST_API").
+			Hint(settings.Renamed()...)
 	}
 	return api, err
 }

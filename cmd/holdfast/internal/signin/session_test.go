@@ -48,7 +48,7 @@ func startIssuer(t *testing.T) *issuer {
 	t.Cleanup(s.Stop)
 	t.Setenv("HOLDFAST_API", i.address)
 	t.Setenv("HOLDFAST_TOKEN_STORE", "file")
-	t.Setenv("HOLDFAST_CONFIG", filepath.Join(t.TempDir(), "config.yaml"))
+	t.Setenv("HOLDFAST_CLIENT_CONFIG", filepath.Join(t.TempDir(), "config.yaml"))
 	for _, v := range []string{
 		"HOLDFAST_TOKEN", "HOLDFAST_TOKEN_FILE", "HOLDFAST_IDENTITY", "HOLDFAST_IDENTITY_TOKEN_FILE", "HOLDFAST_ISSUER",
 	} {

@@ -139,7 +139,7 @@ func TestBeginKeepsTokens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			mockKeyring(t, tt.broken)
 			t.Setenv("HOLDFAST_TOKEN_STORE", tt.store)
-			t.Setenv("HOLDFAST_CONFIG", filepath.Join(t.TempDir(), "config.yaml"))
+			t.Setenv("HOLDFAST_CLIENT_CONFIG", filepath.Join(t.TempDir(), "config.yaml"))
 			s := openSession(t, "https://h.example.com")
 			err := s.begin(t.Context(), session{Issuer: "https://h.example.com"}, tokens{Access: "a", Refresh: "r"})
 			if (err != nil) != tt.fails {

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// A Page is a page of a server for the browser. Resources of the API, such as groups and
-// repos, have no Page: the console shows them.
+// A Page is a page of a server for the browser.
 type Page struct {
 	path   string
 	search string // text to search for in the page
@@ -17,6 +16,9 @@ type Page struct {
 
 // AccountPage returns the page with a person's account and sessions.
 func AccountPage() Page { return Page{path: "/account", issuer: true} }
+
+// ConsolePage returns a page of the console.
+func ConsolePage(path string) Page { return Page{path: "/console" + path} }
 
 // DocsPage returns the API reference. If path is not "", the page shows the search
 // results for it.
