@@ -42,7 +42,7 @@ func (s *Server) mailFailing(ctx context.Context, t *store.Tx, v resource.Subscr
 		if to == "" {
 			continue
 		}
-		message := s.mail.FailingSubscription(org, to, group.Label(), sink.Host, log, v.Failing)
+		message := s.mail.FailingSubscription(v.Group(), to, group.Label(), sink.Host, log, v.Failing)
 		if err := s.mail.Add(ctx, t, message); err != nil {
 			return err
 		}

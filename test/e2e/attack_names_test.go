@@ -136,6 +136,8 @@ func TestAttackNamesOfOthers(t *testing.T) {
 		examples := doc.examples(t, w, x)
 		sink, watch := w.collectEvents(t, x.org), w.watchOverHTTP(t, w.Token, &auditpb.WatchEntriesRequest{GroupUid: x.org})
 		position := watch.begun()
+		t.Run("UIDs of others", func(t *testing.T) { w.hidesUIDs(t, x, doc, examples) })
+		t.Run("narrowed tokens", func(t *testing.T) { w.narrows(t, x, doc, examples) })
 		kept := w.repo(t, x.folder, "kept")
 		for _, tag := range []string{"v1", "v2"} {
 			w.pushImage(t, "dev/folder/kept", tag, "amd64", tag)

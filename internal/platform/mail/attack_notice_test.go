@@ -34,3 +34,38 @@ func TestAttackNoticeLimit(t *testing.T) {
 		}
 	})
 }
+
+// TestAttackWebhookNoticeLimit: an administrator of a folder invites an owner of the organization again and again, and
+// makes many webhooks that fail, until no more messages are sent. The owner still gets the notices about the webhooks
+// of the organization and about new devices.
+func TestAttackWebhookNoticeLimit(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		p := open(t, s, mail.Server{Address: "127.0.0.1:1", TLS: mail.NoTLS})
+		failing := func(group resource.UID) mail.Message {
+			return p.FailingSubscription(group, "ann@example.test", "acme", "hooks.example.com", "https://log.example",
+				resource.Failing{Since: p.time(), Error: "HTTP status 500"})
+		}
+		added := func(n int, m func() mail.Message) int {
+			before := p.waiting(t)
+			for range n {
+				p.add(t, m(), nil)
+			}
+			return p.waiting(t) - before
+		}
+		p.add(t, p.link("ann@example.test"), nil)
+		if n := added(100, func() mail.Message { return failing(p.org.NewChild()) }); n != mail.MaxBoth {
+			t.Errorf("%d notices about webhooks of folders wait, want %d", n, mail.MaxBoth)
+		}
+		if n := added(100, func() mail.Message { return p.link("ann@example.test") }); n != mail.MaxBoth-1 {
+			t.Errorf("%d further links wait, want %d", n, mail.MaxBoth-1)
+		}
+		if n := added(100, func() mail.Message { return failing(p.org) }); n != mail.MaxNotices {
+			t.Errorf("%d notices about webhooks of the organization wait, want %d", n, mail.MaxNotices)
+		}
+		if n := added(1, func() mail.Message {
+			return p.NewDevice(p.org, "ann@example.test", "acme", "Firefox", "192.0.2.1", p.time())
+		}); n != 1 {
+			t.Error("a notice about a new device is not sent")
+		}
+	})
+}

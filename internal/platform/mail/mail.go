@@ -14,6 +14,7 @@
 package mail
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -39,10 +40,30 @@ const (
 	MaxToAddress      = 20 // to one address, from all organizations
 	MaxBoth           = 5  // from one organization to one address
 
-	// MaxNotices is the limit for notices from one organization to one address. Nothing else counts towards it.
-	// Otherwise an attacker could use up the limit first, and then sign in unnoticed.
+	// MaxNotices is the limit for notices of one kind from one organization to one address. Nothing else counts towards
+	// it. Otherwise an attacker could use up the limit first, and then sign in or stop a webhook unnoticed.
 	MaxNotices = 20
 )
+
+// A Notice is a kind of message that warns a person. Its value is the purpose of the key for digests of addresses, so
+// that the messages of each kind are counted separately.
+type Notice string
+
+// The kinds of notices. Administrators of folders can cause notices about the webhooks of their folders, so these do
+// not use up the limit for the webhooks of the organization.
+const (
+	NewDevice              Notice = "mail addresses of notices"
+	FailingWebhook         Notice = "mail addresses of notices about webhooks"
+	FailingWebhookOfFolder Notice = "mail addresses of notices about webhooks of folders"
+)
+
+// limit returns the limit for notices of a kind from one organization to one address.
+func (n Notice) limit() int {
+	if n == FailingWebhookOfFolder {
+		return MaxBoth
+	}
+	return MaxNotices
+}
 
 // maxLife is the longest time for which a message is retried.
 const maxLife = 3 * 24 * time.Hour
@@ -54,7 +75,7 @@ type Message struct {
 	Subject      string
 	Text         string
 	Expire       time.Time // when the message becomes useless; zero means in three days
-	Notice       bool      // whether the message warns the person about their account
+	Notice       Notice    // "" if the message is no notice
 }
 
 // A Queue accepts messages. A nil Queue ignores them.
@@ -133,24 +154,20 @@ func (q *Queue) leaveOut(ctx context.Context, m Message, why string) error {
 // overLimit returns the reason why a message is not sent, or "". n has the messages of the last day.
 func (m Message) overLimit(n maildb.Counts) string {
 	switch {
-	case m.Notice && n.Both < MaxNotices:
+	case m.Notice != "" && n.Both < m.Notice.limit():
 		return ""
-	case !m.Notice && n.ByOrganization >= MaxByOrganization:
+	case m.Notice == "" && n.ByOrganization >= MaxByOrganization:
 		return "the organization has sent too many today"
-	case m.Notice, n.ToAddress >= MaxToAddress, n.Both >= MaxBoth:
+	case m.Notice != "", n.ToAddress >= MaxToAddress, n.Both >= MaxBoth:
 		return "the address was sent too many today"
 	}
 	return ""
 }
 
-// digest returns a digest of the address of a message. It reveals nothing without the key. Notices have other digests,
-// because they are counted separately.
+// digest returns a digest of the address of a message. It reveals nothing without the key. Each kind of notice has
+// other digests, because it is counted separately.
 func (q *Queue) digest(m Message) []byte {
-	purpose := "mail addresses"
-	if m.Notice {
-		purpose = "mail addresses of notices"
-	}
-	h := hmac.New(sha256.New, q.cfg.Key.Derive(purpose))
+	h := hmac.New(sha256.New, q.cfg.Key.Derive(cmp.Or(string(m.Notice), "mail addresses")))
 	h.Write([]byte(strings.ToLower(m.To)))
 	return h.Sum(nil)
 }

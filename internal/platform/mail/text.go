@@ -99,13 +99,17 @@ If that was you, there is nothing to do. If not, end the session at
 choose another password, and tell an administrator of the organization.
 `, plainName(name), when(at), plainAddress(address), plainName(program), q.cfg.Issuer)
 	return Message{
-		Organization: org, To: to, Subject: "A new sign-in to your account", Text: text + q.footer(), Notice: true,
+		Organization: org, To: to, Subject: "A new sign-in to your account", Text: text + q.footer(), Notice: NewDevice,
 	}
 }
 
-// FailingSubscription returns the message to an owner about a subscription whose address, at host, does not accept
-// events. log is the address of its delivery log.
-func (q *Queue) FailingSubscription(org resource.UID, to, name, host, log string, f resource.Failing) Message {
+// FailingSubscription returns the message to an owner about a subscription of a group whose address, at host, does not
+// accept events. name is the name of the group's organization, and log is the address of the delivery log.
+func (q *Queue) FailingSubscription(group resource.UID, to, name, host, log string, f resource.Failing) Message {
+	kind := FailingWebhook
+	if !group.IsRoot() {
+		kind = FailingWebhookOfFolder
+	}
 	text := fmt.Sprintf(`Hello,
 
 "%s" sends events to %s, which has not accepted any since %s.
@@ -118,7 +122,8 @@ The delivery log has every attempt. There you can also send events again:
 An event that is not accepted within a day is put aside, until somebody replays it.
 `, plainName(name), plainName(host), when(f.Since), plainName(f.Error), log)
 	return Message{
-		Organization: org, To: to, Subject: "Events are not accepted by " + plainName(host), Text: text + q.footer(),
+		Organization: group.Root(), To: to, Subject: "Events are not accepted by " + plainName(host),
+		Text: text + q.footer(), Notice: kind,
 	}
 }
 
