@@ -2,9 +2,12 @@ import { signal } from "@preact/signals";
 import { Component, type ComponentChildren, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useQuery, whoami } from "./api/query";
+import { MenuButton, Nav, useMenu } from "./nav";
 import { Choice, Dialog, Page, Problem, Waiting } from "./ui";
 import { clock, clocks, scheme, schemes, showScheme } from "./ui/defaults";
+import { Icon } from "./ui/icon";
 import { base, followLinks, here, match } from "./ui/router";
+import { Toasts } from "./ui/toast";
 import { type Component as Shown, type View, views } from "./views";
 
 const loaded = new Map<View, ReturnType<typeof signal<Shown | Error | undefined>>>();
@@ -164,7 +167,7 @@ function App() {
   );
   const path = here.value.pathname;
   const { view, args } = find(path);
-  const operator = useQuery(whoami).data?.operator === true;
+  const [menu, setMenu] = useMenu();
   useEffect(() => {
     // The first rendering keeps the focus where the browser has set it.
     if (document.activeElement && document.activeElement !== document.body)
@@ -176,6 +179,7 @@ function App() {
         Skip to the content
       </a>
       <header class="top">
+        <MenuButton open={menu} onToggle={() => setMenu(!menu)} />
         <a class="brand" href={`${base}/`}>
           <svg viewBox="0 0 32 32" aria-hidden="true">
             <rect class="mark-back" width="32" height="32" rx="8" />
@@ -183,6 +187,11 @@ function App() {
           </svg>
           <span>Holdfast</span>
         </a>
+        <button type="button" class="small find" onClick={() => setSearching(true)}>
+          <Icon name="search" />
+          <span>Find</span>
+          <kbd aria-hidden="true">Ctrl K</kbd>
+        </button>
         <Who />
         <button
           type="button"
@@ -194,22 +203,11 @@ function App() {
           ?
         </button>
       </header>
-      <nav class="nav" aria-label="Console">
-        {views
-          .filter((v) => v.name && (!v.operators || operator))
-          .map((v) => (
-            <a
-              key={v.path}
-              href={v.href ?? base + v.path}
-              aria-current={view && (view.name ?? view.under) === v.name ? "page" : undefined}
-            >
-              {v.name}
-            </a>
-          ))}
-      </nav>
+      <Nav now={view} open={menu} />
       <main id="main" tabIndex={-1}>
         <Main view={view} args={args} />
       </main>
+      <Toasts />
       {searching && <SearchDialog onClose={() => setSearching(false)} />}
       {help && (
         <Dialog title="Keys and preferences" onClose={() => setHelp(false)}>

@@ -3,6 +3,7 @@ import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Fault, Request } from "../api/api";
 import { changed, outdated } from "../api/query";
 import { Command, Problem } from "./page";
+import { toast } from "./toast";
 
 /** Dialog is a modal dialog, which is open while it is rendered. */
 export function Dialog({
@@ -46,6 +47,8 @@ interface ConfirmProps {
   title: string;
   label: string; // the button that confirms
   keep?: string; // the button that cancels
+  safe?: boolean; // it removes nothing, so the button is not red
+  done?: string; // said afterwards
   command: string;
   requests: Request<unknown>[]; // sent one after the other; the first may be a dry run
   onClose: (done?: boolean) => void;
@@ -58,6 +61,8 @@ export function Confirm({
   title,
   label,
   keep = "Cancel",
+  safe,
+  done,
   command,
   requests,
   onClose,
@@ -70,6 +75,7 @@ export function Confirm({
     setBusy(true);
     try {
       for (const r of requests) await r.send();
+      if (done) toast(done);
       if (onLeave) {
         // the page shows a deleted resource, which must not be requested again
         outdated();
@@ -92,7 +98,7 @@ export function Confirm({
         <button type="button" onClick={() => onClose()}>
           {keep}
         </button>
-        <button type="button" class="danger" disabled={busy} onClick={act}>
+        <button type="button" class={safe ? "primary" : "danger"} disabled={busy} onClick={act}>
           {label}
         </button>
       </div>

@@ -1,12 +1,12 @@
 // One entry of the audit log: the change, who made it, and the fields that differ.
-import type { Schema } from "../api/api";
 import { isUID } from "../api/names";
+import { type Entry, type Part, sentence } from "../api/sentence";
 import { Copy } from "./copy";
 import { Name } from "./name";
 import { base } from "./router";
 import { eventName, Time } from "./time";
 
-export type Entry = Schema<"holdfast.audit.v1.Entry">;
+export type { Entry };
 
 /** audit is the address of the audit log with a filter. */
 const audit = (filter: Record<string, string>) => `${base}/audit?${new URLSearchParams(filter)}`;
@@ -17,13 +17,15 @@ export function EntryRow({ of, open }: { of: Entry; open?: boolean }) {
   return (
     <details open={open}>
       <summary>
-        <span class="entry-type">{type}</span>
         <span class="entry-what">
-          <Title of={of} />
+          <span class="entry-who">
+            <Who of={of} />
+          </span>{" "}
+          {sentence(of).map((part, i) => (
+            <Shown key={i} part={part} />
+          ))}
         </span>
-        <span class="entry-who">
-          <Who of={of} />
-        </span>
+        <span class="entry-type">{type}</span>
         <Time at={of.time} />
       </summary>
       <div class="entry">
@@ -92,15 +94,24 @@ const Value = ({ of }: { of: string }) => (isUID(of) ? <Name uid={of} path /> : 
 function Who({ of }: { of: Entry }) {
   const uid = of.actor?.uid || (of.after as { identity?: string } | undefined)?.identity; // pulls have it in the body
   if (uid && isUID(uid)) return <Name uid={uid} plain />;
-  return <span class="hint">{of.actor ? of.actor.subject || "an unknown caller" : "the service"}</span>;
+  return <span class="hint">{of.actor ? of.actor.subject || "An unknown caller" : "The service"}</span>;
 }
 
-/** Title is the name that the changed resource had then, because it may be deleted by now. */
-function Title({ of }: { of: Entry }) {
-  const state = { ...of.before, ...of.after } as Record<string, unknown>;
-  const findings = state.findings as { advisoryId?: string }[] | undefined;
-  const name = state.displayName || state.name || state.advisoryId || state.tag || findings?.[0]?.advisoryId;
-  return typeof name === "string" && name ? <bdi>{name}</bdi> : <Name uid={of.subject} plain />;
+/** Shown is a part of a sentence. The names are those of then, because a resource may be deleted by now. */
+function Shown({ part }: { part: Part }) {
+  if (typeof part === "string") return <>{part}</>;
+  if ("time" in part) return <Time at={part.time} />;
+  if ("name" in part)
+    return (
+      <strong>
+        <bdi>{part.name}</bdi>
+      </strong>
+    );
+  return (
+    <strong>
+      <Name uid={part.uid} path plain />
+    </strong>
+  );
 }
 
 interface Difference {

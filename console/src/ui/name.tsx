@@ -1,4 +1,5 @@
 // Names of resources. Text that people entered is isolated, so that its direction does not affect other text.
+import { Fragment } from "preact";
 import { nameOf, parentOf, pathOf } from "../api/names";
 import { Copy } from "./copy";
 import { groupPage, identityPage, imagePage, providerPage, repoPage } from "./router";
@@ -38,6 +39,31 @@ export function Name({ uid, path, quiet, plain }: { uid?: string; path?: boolean
       )}
       {!quiet && <Copy text={uid} what={`the uid of ${text.slice(0, 40)}`} />}
     </span>
+  );
+}
+
+/** Breaks is a text that can break after each slash and colon, and not within words. */
+export const Breaks = ({ text }: { text: string }) => (
+  <>
+    {text.split(/(?<=[/:])/).map((part, i) => (
+      <Fragment key={`${i} ${part}`}>
+        {i > 0 && <wbr />}
+        {part}
+      </Fragment>
+    ))}
+  </>
+);
+
+/** Path is the path of a resource, with its own name in bold. Until the path is known, it is the name. */
+export function Path({ uid, name }: { uid: string; name?: string }) {
+  const path = nameOf(uid).value?.path || name || last(uid);
+  const own = last(path);
+  return (
+    <bdi>
+      <Breaks text={path.slice(0, path.length - own.length)} />
+      {own !== path && <wbr />}
+      <b>{own}</b>
+    </bdi>
   );
 }
 

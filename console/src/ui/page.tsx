@@ -140,7 +140,7 @@ function Overtaken({ uid, version }: { uid: string; version: string }) {
   );
 }
 
-/** Waiting shows nothing for a moment, because most answers arrive within it. */
+/** Waiting shows grey lines in place of an answer, but not at once, because most answers arrive within a moment. */
 export function Waiting() {
   const [late, setLate] = useState(false);
   useEffect(() => {
@@ -148,9 +148,12 @@ export function Waiting() {
     return () => clearTimeout(timer);
   }, []);
   return (
-    <p class="waiting" aria-live="polite">
-      {late ? "Loading…" : " "}
-    </p>
+    <div class={late ? "skeleton" : "skeleton early"} role="status">
+      <span class="sr">{late ? "Loading…" : ""}</span>
+      <i />
+      <i />
+      <i />
+    </div>
   );
 }
 

@@ -24,9 +24,9 @@ export function Table<T>({ label, columns, rows, id }: TableProps<T>) {
   const now = param("order");
   return (
     <div class="table" role="region" aria-label={label} tabIndex={0} onKeyDown={step}>
-      <table>
-        <thead>
-          <tr>
+      <table role="table">
+        <thead role="rowgroup">
+          <tr role="row">
             {columns.map((c) => {
               const up = now === c.order,
                 down = now === `${c.order} desc`;
@@ -34,6 +34,7 @@ export function Table<T>({ label, columns, rows, id }: TableProps<T>) {
                 <th
                   key={c.name}
                   scope="col"
+                  role="columnheader"
                   class={classes(c)}
                   aria-sort={c.order && (up || down) ? (up ? "ascending" : "descending") : undefined}
                 >
@@ -54,11 +55,11 @@ export function Table<T>({ label, columns, rows, id }: TableProps<T>) {
             })}
           </tr>
         </thead>
-        <tbody>
+        <tbody role="rowgroup">
           {rows.map((row) => (
-            <tr key={id(row)}>
+            <tr key={id(row)} role="row">
               {columns.map((c) => (
-                <td key={c.name} class={classes(c)}>
+                <td key={c.name} role="cell" class={classes(c)} data-name={c.hidden || c.head ? undefined : c.name}>
                   {c.cell(row)}
                 </td>
               ))}

@@ -31,6 +31,9 @@ export function Time({ at }: { at?: string }) {
   );
 }
 
+/** End is when a role ends. */
+export const End = ({ at }: { at?: string }) => (at ? <Time at={at} /> : <span class="hint">no end</span>);
+
 /** bytes is a size for people. */
 export function bytes(of: string | number | undefined): string {
   let n = Number(of ?? 0);

@@ -61,8 +61,12 @@ func Console(ctx context.Context, m *rig.Measurement) {
 		{"repos: of a folder", rows, inFolder("/repos?group=%s")},
 		{"workloads: all", rows, func(i int) string { return fmt.Sprint("/workloads?turn=", i) }},
 		{"access: who can", rows, inFolder("/access?capability=repo.create&place=%s")},
-		{"advisories: first page", rows, func(i int) string { return fmt.Sprint("/vulnerabilities?turn=", i) }},
-		{"advisories: by package", rows, func(i int) string { return fmt.Sprintf("/vulnerabilities?package=package-%d", i) }},
+		{"advisories: first page", rows, func(i int) string {
+			return fmt.Sprint("/vulnerabilities?tab=advisories&turn=", i)
+		}},
+		{"advisories: by package", rows, func(i int) string {
+			return fmt.Sprintf("/vulnerabilities?tab=advisories&artifact=package-%d", i)
+		}},
 		{"audit", items, inFolder("/audit?group=%s")},
 	} {
 		took := w.median(v.path, v.shows+", main .empty")

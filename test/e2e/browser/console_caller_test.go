@@ -105,9 +105,9 @@ func callerViews(group, repo string) []callerView {
 		{"/console/sign-in", "https://sso.invalid", "No provider is connected", forbidden, "No provider is connected",
 			noRole},
 		{"/console/repos", "dev/platform", "dev/platform", "dev/platform", "There is no repo that you may see", noRole},
-		{"/console/vulnerabilities", "GHSA-left", "No advisory that you may see", forbidden, "No advisory that you may see",
-			noRole},
-		{"/console/vulnerabilities?tab=findings", "CVE-2026-1000", "Findings through the others are not shown", forbidden,
+		{"/console/vulnerabilities?tab=advisories", "GHSA-left", "No advisory that you may see", forbidden,
+			"No advisory that you may see", noRole},
+		{"/console/vulnerabilities", "CVE-2026-1000", "Findings through the others are not shown", forbidden,
 			"There is no tagged image that you may see", noRole},
 		{"/console/vulnerabilities?tab=exceptions", "CVE-2026-9999", "CVE-2026-9999", forbidden,
 			"No exception that you may see", noRole},
@@ -136,7 +136,8 @@ func callerViews(group, repo string) []callerView {
 // falseToSome are sentences that are false for a person who sees a part of an organization.
 var falseToSome = []string{
 	"You are in no organization", "There is no group that you may see", "Nothing was pushed yet",
-	"No critical finding is open", "There is no repo yet", "Everything was delivered", "No finding matches", "none open",
+	"No critical or exploited finding is open", "There is no repo yet", "Everything was delivered", "No finding matches",
+	"none open",
 }
 
 // walks opens a view, and checks its text.

@@ -24,7 +24,6 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 	"github.com/holdfast-dev/holdfast/internal/testkit"
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
@@ -1099,6 +1098,7 @@ func walkRequests(t *testing.T, s *site) {
 	b.open(s.BaseURL + "/console/")
 	b.read("Requests to approve")
 	b.read("incident 7")
+	b.run("the navigation counts it", chromedp.WaitVisible(`//nav//a[normalize-space()="Access1 request to decide"]`))
 	b.judge("home-requests")
 	b.press("All requests")
 	b.read("for 2 hours")
@@ -1108,7 +1108,9 @@ func walkRequests(t *testing.T, s *site) {
 	b.press("Approve")
 	b.read("from the last approval on")
 	b.judge("approve")
+	b.collectMessages()
 	b.run("approve", chromedp.Click(`//dialog//button[normalize-space()="Approve"]`))
+	b.tells("Approved")
 	b.read("granted")
 	b.unharmed("requests")
 	b.judge("requests")
@@ -1201,15 +1203,7 @@ func (p *person) giveUp(n int) {
 		Time               time.Time
 	}
 	p.json(&log, "audit", "--subject", group)
-	path := p.site.database
-	// The server has locked the path of its SQLite file, so open the file through a symbolic link.
-	if !strings.HasPrefix(path, "postgres") {
-		path = filepath.Join(p.t.TempDir(), "holdfast.db")
-		if err := os.Symlink(p.site.database, path); err != nil {
-			p.t.Fatal(err)
-		}
-	}
-	db := storetest.Open(p.t, path)
+	db := p.site.openStore(p.t)
 	sub := resource.UID(p.run("events", "subscriptions", "list", "-o", "id"))
 	var deliveries []resource.Delivery
 	for i := range n {

@@ -8,6 +8,7 @@ import {
   AsCommand,
   Choice,
   Empty,
+  End,
   Field,
   Filters,
   Name,
@@ -172,6 +173,7 @@ function Reach({ identity, capability }: { identity: string; capability: string 
                           ),
                         },
                         { name: "Since", cell: (b) => <Time at={b.createTime} />, wide: true },
+                        { name: "Until", cell: (b) => <End at={b.expireTime} /> },
                         ...(capability
                           ? [
                               {
@@ -343,6 +345,7 @@ function Who({ capability, place }: { capability: string; place: string }) {
                   { name: "Role", cell: (g) => <bdi>{g.role?.name}</bdi> },
                   { name: "From", cell: (g) => <From grant={g} place={place} /> },
                   { name: "Since", cell: (g) => <Time at={g.createTime} />, wide: true },
+                  { name: "Until", cell: (g) => <End at={g.expireTime} /> },
                   { name: "Why", cell: (g) => <a href={withParams({ identity: g.identity?.uid })}>why</a>, wide: true },
                 ]}
               />
@@ -455,6 +458,9 @@ function Why({ identity, capability, place }: { identity: string; capability: st
                     <span>binding</span>
                     <div>
                       <Time at={g.createTime} /> on <Name uid={g.group?.uid} quiet />
+                      <small>
+                        until <End at={g.expireTime} />
+                      </small>
                     </div>
                   </li>
                   <li>

@@ -15,11 +15,13 @@ import {
   many,
   Name,
   Pager,
+  Picker,
   Problem,
   Section,
   sh,
   Table,
   Time,
+  toast,
   useSelection,
   word,
 } from "../../ui";
@@ -278,6 +280,7 @@ function Grant({ uid, path, onClose }: { uid: string; path: string; onClose: () 
       }
       if (validate_only) return setChecked(all);
       await changed();
+      toast(all.length === 1 ? "The role was granted" : `${all.length} roles were granted`);
       onClose();
     } catch (failed) {
       setChecked([]);
@@ -316,13 +319,13 @@ function Grant({ uid, path, onClose }: { uid: string; path: string; onClose: () 
             ))}
           </ul>
         )}
-        <Field
+        <Picker
           name="who"
           label="Who"
           value={who}
           onInput={change(setWho)}
-          list={[...people.keys()]}
-          placeholder="acme/platform/ci, or a uid"
+          others={[...people.keys()]}
+          placeholder="ann@example.com, or acme/platform/ci"
           required={also.length === 0}
           hint="For a new person, create an invite instead: it grants the role."
         />
@@ -421,6 +424,7 @@ function Remove({ all, onClose }: { all: Binding[]; onClose: (done?: boolean) =>
   return (
     <Confirm
       title={all.length === 1 ? "Remove a role?" : `Remove ${all.length} roles?`}
+      done={all.length === 1 ? "The role was removed" : `${all.length} roles were removed`}
       label="Remove"
       keep={all.length === 1 ? "Keep it" : "Keep them"}
       onClose={onClose}
@@ -457,6 +461,8 @@ function End({ all, onClose }: { all: Binding[]; onClose: (done?: boolean) => vo
   return (
     <Confirm
       title={`Change the end of ${many(all.length, "role")}?`}
+      safe
+      done={`The end of ${many(all.length, "role")} was changed`}
       label="Change"
       onClose={onClose}
       command={all

@@ -25,16 +25,19 @@ import {
   Table,
   Tabs,
   Time,
+  toast,
   word,
 } from "../../ui";
 import { base, param, repoPage, withParams } from "../../ui/router";
 import { Signers, signersOf } from "../registry/signers";
 import { Trash, trashOf } from "../registry/trash";
 import { Upstreams, upstreamsOf } from "../registry/upstreams";
+import { Create, type Created } from "./create";
 import { bindings, Grants } from "./grants";
+import { Overview } from "./overview";
 
 const tabs = [
-  { id: "", name: "Folders" },
+  { id: "", name: "Overview" },
   { id: "people", name: "People and workloads" },
   { id: "roles", name: "Roles" },
   { id: "repos", name: "Repos" },
@@ -52,6 +55,7 @@ export default function Group({ uid }: { uid: string }) {
   const path = nameOf(uid).value?.path ?? uid;
   const may = useMay();
   const [editing, setEditing] = useState(false);
+  const [creating, setCreating] = useState<Created>();
   if (group.error)
     return (
       <Page title="Group" above={<Above uid={uid} />}>
@@ -77,6 +81,16 @@ export default function Group({ uid }: { uid: string }) {
       lead={group.data?.description || (uid.includes("/") ? "A folder" : "An organization")}
       actions={
         <>
+          {group.data && may("groups.create", uid) && (
+            <button type="button" class="small" onClick={() => setCreating("folder")}>
+              New folder
+            </button>
+          )}
+          {group.data && may("repo.create", uid) && (
+            <button type="button" class="small" onClick={() => setCreating("repo")}>
+              New repo
+            </button>
+          )}
           {group.data && may("groups.update", uid) && (
             <button type="button" class="small" onClick={() => setEditing(true)}>
               Edit
@@ -100,9 +114,16 @@ export default function Group({ uid }: { uid: string }) {
         label="Parts of this group"
         items={tabs}
         now={tab}
-        href={(id) => withParams({ tab: id, order: undefined })}
+        href={(id) => withParams({ tab: id, order: undefined, days: undefined })}
       />
-      {tab === "" && <Folders uid={uid} path={path} />}
+      {tab === "" && group.data && (
+        <>
+          <Overview uid={uid} path={path} />
+          <Section title="Folders">
+            <Folders uid={uid} path={path} />
+          </Section>
+        </>
+      )}
       {tab === "people" && <People uid={uid} path={path} />}
       {tab === "roles" && <Roles uid={uid} path={path} />}
       {tab === "repos" && <Repos uid={uid} path={path} />}
@@ -111,6 +132,7 @@ export default function Group({ uid }: { uid: string }) {
       {tab === "upstreams" && <Upstreams uid={uid} path={path} />}
       {tab === "budget" && <Budget uid={uid} />}
       {tab === "trash" && <Trash uid={uid} path={path} />}
+      {creating && <Create what={creating} uid={uid} path={path} onClose={() => setCreating(undefined)} />}
       {editing && group.data && <Edit group={group.data} path={path} onClose={() => setEditing(false)} />}
     </Page>
   );
@@ -147,6 +169,7 @@ function Edit({
         version,
       }).send();
       await changed();
+      toast("The group was changed");
       onClose();
     } catch (failed) {
       setError(failed as Fault);

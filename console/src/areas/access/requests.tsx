@@ -177,6 +177,8 @@ export function Requests() {
 
 const labels: Record<Act, string> = { approve: "Approve", deny: "Deny", "hand-back": "Hand back" };
 
+const done: Record<Act, string> = { approve: "Approved", deny: "Denied", "hand-back": "Handed back" };
+
 function Decide({ on, act, onClose }: { on: AccessRequest; act: Act; onClose: () => void }) {
   const uid = on.uid ?? "";
   const all: Request<unknown>[] = [true, undefined].map((validate_only) =>
@@ -187,6 +189,8 @@ function Decide({ on, act, onClose }: { on: AccessRequest; act: Act; onClose: ()
     <Confirm
       title={`${labels[act]}?`}
       label={labels[act]}
+      safe={act === "approve"}
+      done={done[act]}
       keep="Not now"
       command={`holdfast access requests ${act} ${uid}`}
       requests={all}

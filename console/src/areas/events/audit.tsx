@@ -1,6 +1,7 @@
 import { get } from "../../api/api";
 import { useQuery } from "../../api/query";
-import { Answer, AsCommand, Empty, EntryRow, Field, Filters, Name, Page, Pager, sh } from "../../ui";
+import { isPull } from "../../api/sentence";
+import { Answer, AsCommand, Empty, EntryRow, Field, Filters, many, Name, Page, Pager, sh } from "../../ui";
 import { base, param, withParams } from "../../ui/router";
 import { Live } from "./live";
 
@@ -98,33 +99,44 @@ export default function Audit() {
         />
       )}
       <Answer of={useQuery(list)}>
-        {({ entries = [], nextPageToken }) => (
-          <>
-            {entries.length === 0 &&
-              (nextPageToken ? (
-                <Empty title="None on this page">
-                  This page examined a limited number of changes. Open the next page.
-                </Empty>
-              ) : (
-                <Empty
-                  title="Nothing that you may see matches"
-                  what="the audit log"
-                  needs={["identity.list"]}
-                  group={param("group")}
-                >
-                  The audit log keeps every change of a resource, who made it and from where.
-                </Empty>
-              ))}
-            <ul class="entries">
-              {entries.map((e) => (
-                <li key={e.id}>
-                  <EntryRow of={e} />
-                </li>
-              ))}
-            </ul>
-            <Pager next={nextPageToken} one="entry" more="entries" />
-          </>
-        )}
+        {({ entries: all = [], nextPageToken }) => {
+          // Pulls are hidden unless somebody asks for a type, because there are many.
+          const entries = param("pulls") || param("type") ? all : all.filter((e) => !isPull(e));
+          return (
+            <>
+              {entries.length < all.length && (
+                <p class="coverage">
+                  {many(all.length - entries.length, "pull")} on this page{" "}
+                  {all.length - entries.length === 1 ? "is" : "are"} not shown.{" "}
+                  <a href={withParams({ pulls: "shown" })}>Show pulls</a>
+                </p>
+              )}
+              {all.length === 0 &&
+                (nextPageToken ? (
+                  <Empty title="None on this page">
+                    This page examined a limited number of changes. Open the next page.
+                  </Empty>
+                ) : (
+                  <Empty
+                    title="Nothing that you may see matches"
+                    what="the audit log"
+                    needs={["identity.list"]}
+                    group={param("group")}
+                  >
+                    The audit log keeps every change of a resource, who made it and from where.
+                  </Empty>
+                ))}
+              <ul class="entries">
+                {entries.map((e) => (
+                  <li key={e.id}>
+                    <EntryRow of={e} />
+                  </li>
+                ))}
+              </ul>
+              <Pager next={nextPageToken} one="entry" more="entries" />
+            </>
+          );
+        }}
       </Answer>
     </Page>
   );

@@ -24,6 +24,7 @@ import {
   Table,
   Tabs,
   Time,
+  toast,
   useScope,
 } from "../../ui";
 import { go, param, withParams } from "../../ui/router";
@@ -188,6 +189,7 @@ function Subscriptions() {
       {deleting && (
         <Confirm
           title="Delete a subscription?"
+          done="The subscription was deleted"
           label="Delete the subscription"
           keep="Keep it"
           command={`holdfast events subscriptions delete ${deleting.uid} --yes`}
@@ -410,6 +412,7 @@ function Create({ onClose }: { onClose: () => void }) {
       }).send();
       if (validate_only) return setChecked(uid);
       await changed();
+      toast("The subscription was created");
       onClose();
     } catch (failed) {
       setChecked("");
@@ -515,6 +518,7 @@ function Deliveries() {
       {replaying && (
         <Confirm
           title={one ? "Replay a delivery?" : "Replay all deliveries?"}
+          safe
           label={one ? "Send it again" : "Send them again"}
           command={`holdfast events deliveries replay ${replaying}`}
           onClose={() => setReplaying("")}

@@ -1,44 +1,37 @@
-import type { ComponentChildren } from "preact";
-import { get, type Schema } from "../../api/api";
+import { get } from "../../api/api";
+import { byCause } from "../../api/findings";
 import { parentOf } from "../../api/names";
-import { organizations, useMay, useMayAnywhere, useQuery, whoami } from "../../api/query";
+import { failedDeliveries, useApprovals } from "../../api/pending";
+import { organizations, useMayAnywhere, useQuery, whoami } from "../../api/query";
 import { useFolders, useHeld, useReach } from "../../api/reach";
 import {
   Answer,
   AsCommand,
-  addGitHub,
-  Command,
   count,
   Empty,
-  Exploited,
+  FindingTrend,
   findingNeeds,
   GroupCoverage,
+  many,
   Name,
-  NoFindings,
   NoRole,
   Page,
-  Problem,
   Section,
-  Severity,
   SeverityBar,
   severities,
-  sh,
-  Table,
   Time,
   Unlisted,
+  useScope,
   useUnseenAdvisories,
 } from "../../ui";
-import { advisoryPage, base, groupPage, imagePage } from "../../ui/router";
-import { isPending, requests } from "../access/requests";
+import { base } from "../../ui/router";
+import { Checklist } from "./steps";
+import { Urgent } from "./urgent";
 
 const summary = get("/findings/v1/summary", { query: { days: 1, page_size: 1 } });
-const worst = get("/findings/v1/findings", {
-  query: { severities: ["SEVERITY_CRITICAL"], states: ["STATE_OPEN"], page_size: 8 },
-});
 const feeds = get("/advisories/v1/feeds", { query: { page_size: 50 } });
 const ending = get("/access/v1/ending", { query: { page_size: 50 } });
 const subscriptions = get("/events/v2beta1/subscriptions", { query: { page_size: 200 } });
-const deliveries = get("/deliveries/v1/deliveries", { query: { page_size: 5 } });
 
 export default function Home() {
   const found = useQuery(organizations);
@@ -49,12 +42,14 @@ export default function Home() {
       actions={<AsCommand command="holdfast findings summary" request={summary} />}
     >
       <Answer of={found}>{(d) => <Checklist organization={d.groups?.[0]} />}</Answer>
-      <div class="grid">
+      <div class="home-top">
         <Findings />
-        <Groups />
+        <div>
+          <Approvals />
+          <Groups />
+        </div>
       </div>
-      <Approvals />
-      <Critical />
+      <Urgent />
       <Soon />
       <Troubles />
     </Page>
@@ -116,8 +111,9 @@ function Findings() {
   const reach = useReach(findingNeeds);
   const found = useQuery(reach?.length ? summary : null);
   const unseen = useUnseenAdvisories();
+  const { group, path } = useScope();
   return (
-    <Section title="Open findings" actions={<a href={`${base}/vulnerabilities?tab=findings`}>All findings</a>}>
+    <Section title="Open findings" actions={<a href={`${base}/vulnerabilities`}>All findings</a>}>
       {reach?.length === 0 ? (
         <Empty title="" what="findings" needs={findingNeeds} />
       ) : (
@@ -143,12 +139,13 @@ function Findings() {
                 <ul class="legend">
                   {severities.map((v) => (
                     <li key={v}>
-                      <a href={`${base}/vulnerabilities?tab=findings&severity=${v}`}>
+                      <a href={`${base}/vulnerabilities?severity=${v}`}>
                         <span class={`severity ${v}`}>{v}</span> {count(now?.[v])}
                       </a>
                     </li>
                   ))}
                 </ul>
+                <FindingTrend group={group} path={path} />
                 <GroupCoverage of={s.coverage} />
               </>
             );
@@ -159,79 +156,9 @@ function Findings() {
   );
 }
 
-function Critical() {
-  const found = useQuery(worst);
-  return (
-    <Section title="Most urgent critical findings">
-      <Answer of={found}>
-        {({ findings = [], coverage }) =>
-          findings.length === 0 ? (
-            <NoFindings of={coverage} title="No critical finding is open">
-              Every pushed image is compared with the advisories of its organization, within seconds.
-            </NoFindings>
-          ) : (
-            <Table
-              label="Critical findings"
-              id={(f) => `${f.advisoryId} ${f.package?.purl}`}
-              rows={findings}
-              columns={[
-                {
-                  name: "Advisory",
-                  cell: (f) => (
-                    <>
-                      <a href={advisoryPage(f.advisoryId ?? "")}>{f.advisoryId}</a>
-                      <small class="line">{f.summary}</small>
-                    </>
-                  ),
-                },
-                {
-                  name: "Package",
-                  cell: (f) => (
-                    <>
-                      <bdi>{f.package?.name}</bdi>
-                      <small class="line">
-                        {f.package?.version}
-                        {f.fixedVersions?.length ? `, fixed in ${f.fixedVersions.join(", ")}` : ", no fix"}
-                      </small>
-                    </>
-                  ),
-                },
-                { name: "Severity", cell: (f) => <Severity of={f.severity} score={f.score} />, wide: true },
-                { name: "Exploited", cell: (f) => <Exploited of={f} />, wide: true },
-                { name: "Images", roomy: true, cell: (f) => <Images of={f} /> },
-                { name: "Seen", cell: (f) => <Time at={f.firstSeenTime} />, wide: true },
-              ]}
-            />
-          )
-        }
-      </Answer>
-    </Section>
-  );
-}
-
-function Images({ of }: { of: Schema<"holdfast.findings.v1.Finding"> }) {
-  const first = of.images?.[0];
-  if (!first) return <>{count(of.imageCount)}</>;
-  return (
-    <>
-      <a href={imagePage(first.repoUid ?? "", first.digest ?? "")}>
-        <bdi>
-          {first.repo}
-          {first.tags?.[0] ? `:${first.tags[0]}` : ""}
-        </bdi>
-      </a>
-      {(of.imageCount ?? 0) > 1 && <small class="line">and {count((of.imageCount ?? 0) - 1)} more</small>}
-    </>
-  );
-}
-
 /** Approvals shows the newest requests for roles that the caller may decide. */
 function Approvals() {
-  const may = useMay(),
-    me = useQuery(whoami).data?.subject;
-  const waiting = (useQuery(requests(false, 51)).data?.accessRequests ?? []).filter(
-    (r) => isPending(r) && r.identityUid !== me && may("role_bindings.create", parentOf(r.uid ?? "")),
-  );
+  const waiting = useApprovals();
   if (waiting.length === 0) return null;
   return (
     <Section title="Requests to approve" actions={<a href={`${base}/access?show=requests`}>All requests</a>}>
@@ -280,25 +207,7 @@ function Soon() {
   if (endangered.length === 0 && invited.length === 0 && mine.length === 0 && others.length === 0) return null;
   return (
     <div class="grid">
-      {endangered.length > 0 && (
-        <Section title="Workloads that cannot sign in" actions={<a href={`${base}/workloads`}>All workloads</a>}>
-          <ul class="rows">
-            {endangered.slice(0, 10).map((e) => (
-              <li key={`${e.identityUid} ${e.reason}`}>
-                <Name uid={e.identityUid} path quiet />
-                <small class="wrong">
-                  <bdi>{e.reason}</bdi>
-                </small>
-              </li>
-            ))}
-          </ul>
-          {endangered.length > 10 && (
-            <p class="hint">
-              and {count(endangered.length - 10)} more: <code>holdfast iam issuers</code>
-            </p>
-          )}
-        </Section>
-      )}
+      {endangered.length > 0 && <Endangered of={endangered} />}
       {mine.length > 0 && (
         <Section title="Your roles that end soon" actions={<a href={`${base}/access?show=requests`}>Ask for one</a>}>
           <ul class="rows">
@@ -369,10 +278,53 @@ function Soon() {
   );
 }
 
+const shownCauses = 10;
+
+/** Endangered shows one line for each cause, which lists the workloads. */
+function Endangered({ of }: { of: Parameters<typeof byCause>[0] }) {
+  const causes = byCause(of);
+  return (
+    <Section
+      title="Workloads that cannot sign in, or soon cannot"
+      actions={<a href={`${base}/workloads`}>All workloads</a>}
+    >
+      <ul class="rows">
+        {causes.slice(0, shownCauses).map((c) => (
+          <li key={`${c.issuer} ${c.reason}`}>
+            <details class="cause">
+              <summary>
+                <strong>{many(c.uids.length, "workload")}</strong>{" "}
+                <span class="wrong">
+                  <bdi>{c.reason}</bdi>
+                </span>{" "}
+                <small class="line">
+                  issuer <bdi>{c.issuer}</bdi>
+                </small>
+              </summary>
+              <ul class="rows">
+                {c.uids.map((uid) => (
+                  <li key={uid}>
+                    <Name uid={uid} path quiet />
+                  </li>
+                ))}
+              </ul>
+            </details>
+          </li>
+        ))}
+      </ul>
+      {causes.length > shownCauses && (
+        <p class="hint">
+          and {many(causes.length - shownCauses, "more cause")}: <code>holdfast iam issuers</code>
+        </p>
+      )}
+    </Section>
+  );
+}
+
 /** Troubles shows failing feeds, subscriptions and deliveries that the caller may list. */
 function Troubles() {
   const failing = useQuery(feeds).data?.feeds?.filter((f) => f.last?.error) ?? [];
-  const givenUp = useQuery(deliveries).data;
+  const givenUp = useQuery(failedDeliveries).data;
   const sinks = useQuery(subscriptions).data?.subscriptions?.filter((s) => s.failing) ?? [];
   if (failing.length === 0 && sinks.length === 0 && Number(givenUp?.totalCount ?? 0) === 0) return null;
   return (
@@ -431,81 +383,5 @@ function Troubles() {
         </Section>
       )}
     </div>
-  );
-}
-
-/** Checklist shows the first steps in a new organization until all of them are done. */
-function Checklist({ organization }: { organization?: Schema<"holdfast.iam.v2beta1.Group"> }) {
-  const may = useMay();
-  const uid = organization?.uid ?? "";
-  const owner = uid !== "" && may("group_invites.create", uid) && may("identity_providers.create", uid);
-  const below = { "uidp.descendants_of": uid, page_size: 1 };
-  const invites = useQuery(owner ? get("/iam/v2beta1/groupInvites", { query: below }) : null);
-  const bindings = useQuery(owner ? get("/iam/v2beta1/roleBindings", { query: { group: uid, page_size: 50 } }) : null);
-  const providers = useQuery(owner ? get("/iam/v2beta1/identityProviders", { query: below }) : null);
-  const repos = useQuery(owner ? get("/registry/v2beta1/tags", { query: below }) : null);
-  const workloads = useQuery(owner ? get("/iam/v2beta1/identities", { query: below }) : null);
-  const registry = useQuery(owner ? get("/oci/v1/registry", {}) : null);
-  const all = [invites, bindings, providers, repos, workloads, registry];
-  const failed = all.find((q) => q.error)?.error;
-  if (failed) return <Problem error={failed} />;
-  if (!owner || all.some((q) => q.data === undefined)) return null;
-  const people = new Set(
-    bindings.data?.roleBindings?.map((b) => b.identity?.uid ?? "").filter((u) => u && !u.includes("/")),
-  );
-  const name = sh(organization?.name ?? "");
-  const steps: { title: string; done: boolean; why: ComponentChildren; command: string }[] = [
-    {
-      title: "Invite somebody",
-      done: Number(invites.data?.totalCount) > 0 || people.size > 1,
-      why: "A second owner can let you in again.",
-      command: `holdfast iam invites create --parent ${name} --role owner --ttl 7d --single-use --mail`,
-    },
-    {
-      title: "Register an identity provider",
-      done: Number(providers.data?.totalCount) > 0,
-      why: "People sign in with their existing accounts.",
-      command: `holdfast iam identity-providers create sso --parent ${name} --wizard`,
-    },
-    {
-      title: "Push an image",
-      done: Number(repos.data?.totalCount) > 0,
-      why: "It is inspected within seconds.",
-      command: `holdfast auth configure-docker && docker push ${registry.data?.host}/${organization?.name}/app:v1`,
-    },
-    {
-      title: "Add a workload",
-      done: Number(workloads.data?.totalCount) > 0,
-      why: "A pipeline pushes without a stored secret.",
-      command: addGitHub(name),
-    },
-  ];
-  if (steps.every((s) => s.done)) return null;
-  return (
-    <Section
-      title="First steps"
-      actions={
-        <span class="hint">
-          {steps.filter((s) => s.done).length} of {steps.length} done in{" "}
-          <a href={groupPage(uid)}>
-            <bdi>{organization?.name}</bdi>
-          </a>
-        </span>
-      }
-    >
-      <ol class="steps">
-        {steps.map((s) => (
-          <li key={s.title} class={s.done ? "done" : undefined}>
-            <span class="tick" aria-hidden="true">
-              {s.done ? "✓" : ""}
-            </span>
-            <div>
-              <strong>{s.title}</strong> <span class="hint">{s.done ? "done" : s.why}</span>
-              {!s.done && <Command text={s.command} />}
-            </div>
-          </li>
-        ))}
-      </ol>
-    </Section>
   );
 }

@@ -116,6 +116,7 @@ export function Accounts({ group, path }: { group: string; path: string }) {
           {deleting && (
             <Confirm
               title="Delete an account?"
+              done="The account was deleted"
               label="Delete the account"
               keep="Keep it"
               command={`holdfast iam accounts delete ${sh(deleting.email ?? "")} --yes`}

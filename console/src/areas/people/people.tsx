@@ -26,6 +26,7 @@ import {
 } from "../../ui";
 import { param, personPage, withParams } from "../../ui/router";
 import { Accounts, accounts } from "./accounts";
+import { Members } from "./members";
 
 type Invite = Schema<"holdfast.iam.v2beta1.GroupInvite">;
 
@@ -61,7 +62,12 @@ export default function People() {
       actions={group && <AsCommand command={command} request={request} />}
     >
       <Scope path={path} />
-      <Tabs label="Parts of people" items={tabs} now={tab} href={(id) => withParams({ tab: id, email: undefined })} />
+      <Tabs
+        label="Parts of people"
+        items={tabs}
+        now={tab}
+        href={(id) => withParams({ tab: id, email: undefined, who: undefined, from: undefined })}
+      />
       {nothing && <NoRole />}
       {group &&
         (tab === "invites" ? (
@@ -74,55 +80,6 @@ export default function People() {
           <Members group={group} />
         ))}
     </Page>
-  );
-}
-
-function Members({ group }: { group: string }) {
-  return (
-    <Answer of={useQuery(bindings(group))}>
-      {({ roleBindings = [], nextPageToken }) => {
-        const rows = roleBindings.filter((b) => !b.identity?.uid?.includes("/"));
-        return (
-          <>
-            {rows.length === 0 ? (
-              <Empty
-                title={nextPageToken ? "Nobody on this page" : "No role is granted here or below"}
-                what="the roles of people"
-                needs={["role_bindings.list"]}
-                group={group}
-              >
-                {nextPageToken
-                  ? "This page has only workloads. Open the next page."
-                  : "Roles on the groups above apply here, too."}
-              </Empty>
-            ) : (
-              <Table
-                label="Members"
-                rows={rows}
-                id={(b) => b.uid ?? ""}
-                columns={[
-                  {
-                    name: "Who",
-                    cell: (b) => (
-                      <>
-                        <Name uid={b.identity?.uid} />
-                        <small class="line">
-                          <bdi>{b.identity?.email}</bdi>
-                        </small>
-                      </>
-                    ),
-                  },
-                  { name: "Role", cell: (b) => <bdi>{b.role?.name}</bdi> },
-                  { name: "On", roomy: true, cell: (b) => <Name uid={b.group?.uid} path /> },
-                  { name: "Since", cell: (b) => <Time at={b.createTime} />, wide: true },
-                ]}
-              />
-            )}
-            <Pager next={nextPageToken} one="member" />
-          </>
-        );
-      }}
-    </Answer>
   );
 }
 
@@ -197,6 +154,7 @@ function Invites({ group, path }: { group: string; path: string }) {
       {deleting && (
         <Confirm
           title="Delete an invite?"
+          done="The invite was deleted"
           label="Delete the invite"
           keep="Keep it"
           command={`holdfast iam invites delete ${deleting.uid} --yes`}

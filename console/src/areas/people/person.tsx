@@ -2,7 +2,21 @@ import { useState } from "preact/hooks";
 import { del, get, type Schema } from "../../api/api";
 import { nameOf } from "../../api/names";
 import { useMayAnywhere, useQuery, whoami } from "../../api/query";
-import { Answer, AsCommand, Confirm, Copy, Empty, eventName, Name, Page, Pager, Section, Table, Time } from "../../ui";
+import {
+  Answer,
+  AsCommand,
+  Confirm,
+  Copy,
+  Empty,
+  End,
+  eventName,
+  Name,
+  Page,
+  Pager,
+  Section,
+  Table,
+  Time,
+} from "../../ui";
 import { base, param } from "../../ui/router";
 
 type Session = Schema<"holdfast.signin.v1.Session">;
@@ -68,6 +82,7 @@ export function Held({ of, who = "they" }: { of: string; who?: "they" | "it" }) 
                   },
                   { name: "On", cell: (b) => <Name uid={b.group?.uid} path /> },
                   { name: "Since", cell: (b) => <Time at={b.createTime} />, wide: true },
+                  { name: "Until", cell: (b) => <End at={b.expireTime} /> },
                 ]}
               />
             )}
@@ -154,6 +169,7 @@ function Sessions({ of }: { of: string }) {
       {ending && (
         <Confirm
           title="End a session?"
+          done="The session was ended"
           label="End the session"
           keep="Keep it"
           command={`holdfast auth sessions end ${ending.id} --identity ${of}`}

@@ -78,6 +78,7 @@ export function Following({ uid, path }: { uid: string; path: string }) {
       {stopping && (
         <Confirm
           title="Stop syncing?"
+          done="The repo no longer syncs"
           label="Stop syncing"
           keep="Continue"
           command={`holdfast registry sync stop ${sh(path)}`}

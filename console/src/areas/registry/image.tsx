@@ -17,7 +17,6 @@ import {
   FeedVersions,
   Field,
   Filters,
-  findingColumns,
   many,
   Name,
   NoFindings,
@@ -25,6 +24,7 @@ import {
   Pager,
   Problem,
   Section,
+  Share,
   severities,
   sh,
   Table,
@@ -34,6 +34,7 @@ import {
   word,
 } from "../../ui";
 import { imagePage, param, repoPage, withParams } from "../../ui/router";
+import { ByPackage } from "./bypackage";
 import { Compare, comparison } from "./compare";
 
 const tabs = [
@@ -202,6 +203,8 @@ function TagsOf({ uid, digest }: { uid: string; digest: string }) {
   );
 }
 
+const shown = 200; // findings of a page: most images have fewer, so that each package is complete
+
 const architecture = () => param("architecture") || undefined;
 const findingList = (uid: string, reference: string) =>
   get("/findings/v1/repos/{uid}/findings/{reference}", {
@@ -209,7 +212,7 @@ const findingList = (uid: string, reference: string) =>
     query: {
       architecture: architecture(),
       package: param("package") || undefined,
-      page_size: 50,
+      page_size: shown,
       page_token: param("page") || undefined,
       severities: param("severity") ? ([`SEVERITY_${param("severity").toUpperCase()}`] as Severities) : undefined,
       states: param("state")
@@ -267,21 +270,7 @@ function Findings({
                 The line above shows the coverage: a package that no advisory covers cannot have findings.
               </NoFindings>
             ) : (
-              <Table
-                label="Findings"
-                rows={findings}
-                id={(f) => `${f.advisoryId} ${f.package?.purl} ${f.location}`}
-                columns={[
-                  ...findingColumns,
-                  {
-                    name: "Layer",
-                    number: true,
-                    wide: true,
-                    cell: (f) => <span title={f.location}>{f.origin === "sbom" ? "SBOM" : f.layer}</span>,
-                  },
-                  { name: "Seen", wide: true, cell: (f) => <Time at={f.firstSeenTime} /> },
-                ]}
-              />
+              <ByPackage findings={findings} part={Boolean(nextPageToken || param("page"))} />
             )}
             <Pager next={nextPageToken} total={totalCount} one="finding" />
           </>
@@ -432,8 +421,14 @@ function Platforms({ image }: { image: Schema<"holdfast.oci.v1.Image"> }) {
                 },
                 {
                   name: "Size",
-                  number: true,
-                  cell: (s) => (s.digest ? bytes(s.size) : <span class="hint">none</span>),
+                  cell: (s) =>
+                    s.digest ? (
+                      <span class="scale">
+                        <Share of={Number(s.size ?? 0)} whole={Number(v.size ?? 0)} /> {bytes(s.size)}
+                      </span>
+                    ) : (
+                      <span class="hint">none</span>
+                    ),
                 },
                 { name: "When", cell: (s) => s.createTime && <Time at={s.createTime} />, wide: true },
               ]}

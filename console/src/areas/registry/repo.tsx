@@ -30,6 +30,7 @@ import {
   Table,
   Tabs,
   Time,
+  toast,
   unsaid,
   useSelection,
 } from "../../ui";
@@ -304,6 +305,7 @@ function MoveTag({
       }).send();
       if (!digest) return setDigest(found);
       await changed();
+      toast(`The tag ${tag.name} was moved`);
       onClose();
     } catch (failed) {
       setDigest("");
@@ -386,6 +388,7 @@ function DeleteTags({ tags, path, onClose }: { tags: Tag[]; path: string; onClos
           await del("/registry/v2beta1/tags/{uid}", { path: { uid: t.uid ?? "" }, query: { validate_only } }).send();
       }
       await changed();
+      toast(`${many(tags.length, "tag")} deleted`);
       onClose(true);
     } catch (failed) {
       setError(failed as Fault);

@@ -100,6 +100,7 @@ export function Retention({ uid, path }: { uid: string; path: string }) {
       {removing && (
         <Confirm
           title="Remove the rules?"
+          done="The rules were removed"
           label="Remove them"
           keep="Keep them"
           command={`holdfast registry retention delete ${sh(path)} --yes`}

@@ -138,6 +138,7 @@ function Nearest({ at, uid, path }: { at: string; uid: string; path: string }) {
       {removing && (
         <Confirm
           title="Stop trusting the signer?"
+          done="The signer was deleted"
           label="Delete"
           keep="Keep it"
           command={`holdfast registry signers delete ${removing.uid} --yes`}

@@ -106,6 +106,8 @@ export function Trash({ uid, path }: { uid: string; path: string }) {
           {restoring && (
             <Confirm
               title="Restore it?"
+              safe
+              done="It was restored"
               label="Restore"
               keep="Leave it"
               command={`holdfast registry trash restore ${restoring.uid}`}
@@ -126,6 +128,7 @@ export function Trash({ uid, path }: { uid: string; path: string }) {
           {emptying && (
             <Confirm
               title="Empty the trash?"
+              done="The trash was emptied"
               label="Empty it"
               keep="Keep it"
               command={`holdfast registry trash empty ${sh(path)} --yes`}

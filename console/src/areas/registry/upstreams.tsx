@@ -137,6 +137,7 @@ export function Upstreams({ uid, path }: { uid: string; path: string }) {
       {removing && (
         <Confirm
           title="Stop fetching from it?"
+          done="The upstream was deleted"
           label="Delete"
           keep="Keep it"
           command={`holdfast registry upstreams delete ${removing.uid} --yes`}

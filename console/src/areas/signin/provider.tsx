@@ -162,6 +162,8 @@ function About({ of, path }: { of: Provider; path: string }) {
         <Confirm
           title={off ? "Disable the provider?" : "Enable the provider?"}
           label={off ? "Disable it" : "Enable it"}
+          safe={!off}
+          done={off ? "The provider was disabled" : "The provider was enabled"}
           command={`holdfast iam identity-providers update ${sh(path)} --disabled=${off}`}
           onClose={() => setAsking(undefined)}
           requests={[true, undefined].map((validate_only) =>
@@ -188,6 +190,7 @@ function About({ of, path }: { of: Provider; path: string }) {
       {asking === "delete" && (
         <Confirm
           title="Delete the provider?"
+          done="The provider was deleted"
           label="Delete it"
           keep="Keep it"
           command={`holdfast iam identity-providers delete ${sh(path)} --yes`}
@@ -325,6 +328,7 @@ function Mappings({ of, path }: { of: Provider; path: string }) {
       {deleting && (
         <Confirm
           title="Delete a mapping?"
+          done="The mapping was deleted"
           label="Delete the mapping"
           keep="Keep it"
           command={`holdfast iam group-mappings delete ${deleting.uid} --yes`}

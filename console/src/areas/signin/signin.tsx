@@ -167,6 +167,8 @@ function Accounts({ uid, name }: { uid: string; name: string }) {
               <Confirm
                 title={on ? "Switch accounts off?" : "Switch accounts on?"}
                 label={on ? "Switch them off" : "Switch them on"}
+                safe={!on}
+                done={on ? "Accounts were switched off" : "Accounts were switched on"}
                 command={`holdfast iam accounts ${on ? "disable" : "enable"} ${sh(name)}`}
                 onClose={() => setSwitching(false)}
                 requests={[true, undefined].map((validate_only) =>

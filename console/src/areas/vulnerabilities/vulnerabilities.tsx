@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import { get, post, type Schema } from "../../api/api";
+import { baseScore, severityOf } from "../../api/cvss";
 import { nameOf, parentOf } from "../../api/names";
 import { useMay, useQuery } from "../../api/query";
 import {
@@ -27,21 +28,25 @@ import {
   word,
 } from "../../ui";
 import { advisoryPage, param, withParams } from "../../ui/router";
+import { Overview } from "./overview";
 
 const tabs = [
-  { id: "", name: "Advisories" },
-  { id: "findings", name: "Findings" },
+  { id: "", name: "Findings" },
+  { id: "advisories", name: "Advisories" },
   { id: "exceptions", name: "Exceptions" },
   { id: "feeds", name: "Feeds" },
 ];
 const page = () => ({ page_size: 50, page_token: param("page") || undefined });
 
+/** tabNow is the tab of the address; links from before findings came first name them. */
+const tabNow = () => (param("tab") === "findings" ? "" : param("tab"));
+
 export default function Vulnerabilities() {
-  const tab = param("tab");
+  const tab = tabNow();
   return (
     <>
-      {tab === "" && <Advisories />}
-      {tab === "findings" && <Findings />}
+      {tab === "" && <Findings />}
+      {tab === "advisories" && <Advisories />}
       {tab === "exceptions" && <Exceptions />}
       {tab === "feeds" && <Feeds />}
     </>
@@ -50,13 +55,13 @@ export default function Vulnerabilities() {
 
 const frame = {
   title: "Vulnerabilities",
-  lead: "Advisories, the findings in your images, and exceptions.",
+  lead: "The findings in your images, advisories, exceptions and feeds.",
 };
 const Views = () => (
   <Tabs
     label="Vulnerabilities"
     items={tabs}
-    now={param("tab")}
+    now={tabNow()}
     href={(id) => withParams(Object.fromEntries([["tab", id], ...filters.map((f) => [f, undefined])]))}
   />
 );
@@ -77,6 +82,7 @@ const filters = [
   "kev",
   "state",
   "group",
+  "days",
 ];
 
 type EventType = Schema<"holdfast.vulnerabilities.v2beta1.EventTypeFilter">;
@@ -94,12 +100,14 @@ const events: [string, string][] = [
   ].map((e): [string, string] => [e, e.toLowerCase().replaceAll("_", " ")]),
 ];
 
+const newest = "create_time desc";
+
 function Advisories() {
   const one = (name: string) => (param(name) ? [param(name)] : undefined);
   const list = get("/vulnerabilities/v2beta1/advisories", {
     query: {
       ...page(),
-      order_by: param("order") || undefined,
+      order_by: param("order") || newest,
       query: param("query") || undefined,
       advisory_ids: one("id"),
       aliases: one("alias"),
@@ -119,11 +127,11 @@ function Advisories() {
     ["alias", "--alias"],
     ["artifact", "--artifact"],
     ["component", "--component"],
-    ["order", "--order-by"],
   ];
   const command = [
     "holdfast advisories list",
     ...flags.filter(([p]) => param(p)).map(([p, f]) => `${f} ${sh(param(p))}`),
+    `--order-by ${sh(param("order") || newest)}`,
   ].join(" ");
   return (
     <Page {...frame} actions={<AsCommand command={command} request={list} />}>
@@ -198,9 +206,10 @@ function Advisories() {
                       </>
                     ),
                   },
+                  { name: "Severity", cell: (a) => <Rated of={a} /> },
                   { name: "Latest", cell: (a) => latest(a), wide: true },
-                  { name: "Changed", order: "update_time", cell: (a) => <Time at={a.updateTime} />, wide: true },
-                  { name: "Came", order: "create_time", cell: (a) => <Time at={a.createTime} />, wide: true },
+                  { name: "Updated", order: "update_time", cell: (a) => <Time at={a.updateTime} />, wide: true },
+                  { name: "Imported", order: "create_time", cell: (a) => <Time at={a.createTime} />, wide: true },
                 ]}
               />
             )}
@@ -209,6 +218,19 @@ function Advisories() {
         )}
       </Answer>
     </Page>
+  );
+}
+
+/** Rated shows the severity that the vendor gives in words, or else the highest score. */
+function Rated({ of }: { of: Schema<"holdfast.vulnerabilities.v2beta1.Advisory"> }) {
+  if (of.vendorSeverity) return <bdi>{of.vendorSeverity.toLowerCase()}</bdi>;
+  const scores = (of.severities ?? []).map((s) => baseScore(s.score ?? "")).filter((s) => s !== undefined);
+  if (scores.length === 0) return <span class="hint">{of.severities?.length ? "see advisory" : "not rated"}</span>;
+  const highest = Math.max(...scores);
+  return (
+    <span class={`severity ${severityOf(highest)}`}>
+      {severityOf(highest)} {highest.toFixed(1)}
+    </span>
   );
 }
 
@@ -262,6 +284,7 @@ function Findings() {
   return (
     <Page {...frame} actions={<AsCommand command={command} request={list} />}>
       <Views />
+      {!param("page") && <Overview group={group} />}
       <Filters label="Filter findings" names={{ group: ["groups", "repos"] }}>
         <Field name="package" label="Package" placeholder="openssl" first />
         <Field name="group" label="In the group or repo" placeholder="acme/platform" />
@@ -295,7 +318,11 @@ function Findings() {
                 label="Findings"
                 rows={findings}
                 id={(f) => `${f.advisoryId} ${f.package?.purl}`}
-                columns={[...findingColumns, { name: "Images", number: true, cell: (f) => count(f.imageCount) }]}
+                columns={[
+                  ...findingColumns,
+                  { name: "Age", cell: (f) => <Time at={f.firstSeenTime} />, wide: true },
+                  { name: "Images", number: true, cell: (f) => count(f.imageCount) },
+                ]}
               />
             )}
             <Pager next={nextPageToken} total={totalCount} one="finding" />
@@ -447,6 +474,8 @@ function Feeds() {
             {reading && (
               <Confirm
                 title="Read the feed now?"
+                safe
+                done="The feed is due now"
                 label="Read it"
                 command={`holdfast advisories feeds run ${reading.uid}`}
                 onClose={() => setReading(undefined)}

@@ -287,6 +287,8 @@ function Denials({ of, path }: { of: Identity; path: string }) {
       {fix && (
         <Confirm
           title="Change the rule?"
+          safe
+          done="The rule was changed"
           label="Change the rule"
           keep="Leave it"
           command={`holdfast iam identities update ${sh(path)} ${flag(fix.claimMatch)}`}

@@ -1,1 +1,0 @@
-import{s as a,a as c,P as t}from"./index-BTMlVQe0.js";function e(){return a(()=>location.replace("/account"),[]),c(t,{title:"Account",lead:c("a",{href:"/account",children:"Your account"})})}export{e as default};
