@@ -58,7 +58,7 @@ export function FindingTrend({ group, path }: { group: string; path: string }) {
               {days[0] ? (
                 <>
                   {" "}
-                  The first count was made <Time at={days[0].time} />, so there is no second day yet.
+                  So far, one day was counted, the last time <Time at={days[0].time} />.
                 </>
               ) : (
                 " Nothing has been counted yet."

@@ -78,7 +78,8 @@ func walkTrend(t *testing.T, s *site) {
 	}
 	b.judge("trend")
 	b.press("90 days")
-	b.run("see older days", chromedp.Poll(`document.querySelectorAll("figure.chart tbody tr").length > 35`, nil))
+	b.run("see older days", chromedp.Poll(`document.querySelectorAll("figure.chart tbody tr").length > 35`, nil,
+		chromedp.WithPollingTimeout(patience)))
 }
 
 // TestConsoleCreate checks that a person can create folders and repos, and that a person without permission does not
@@ -124,7 +125,8 @@ func (b *tab) collectMessages() {
 // tells waits until the page has shown a message since collectMessages.
 func (b *tab) tells(message string) {
 	b.t.Helper()
-	b.run("wait for the message "+message, chromedp.Poll(fmt.Sprintf(`window.messages.includes(%q)`, message), nil))
+	b.run("wait for the message "+message,
+		chromedp.Poll(fmt.Sprintf(`window.messages.includes(%q)`, message), nil, chromedp.WithPollingTimeout(patience)))
 }
 
 // openStore opens the database of the server from this process.

@@ -489,8 +489,8 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 		{"repo-timeline", repo + "?tab=history&tag=edge", "web", "compare with the previous image"},
 		{"advisory", "/console/advisories/CVE-2026-1000", "CVE-2026-1000", "before 1.3.0"},
 		{"advisory-images", "/console/advisories/GHSA-left?tab=images", "GHSA-left", "linux/amd64"},
-		{"advisory-blast", "/console/advisories/GHSA-left?tab=blast", "GHSA-left", "Who can push a fix"},
-		{"advisory-graph", "/console/advisories/GHSA-left?tab=blast&graph=true", "GHSA-left", "Runs at"},
+		{"advisory-blast", "/console/advisories/GHSA-left?tab=blast&graph=false", "GHSA-left", "Who can push a fix"},
+		{"advisory-graph", "/console/advisories/GHSA-left?tab=blast", "GHSA-left", "Runs at"},
 		{"missing", "/console/nothing", "There is nothing here", "Check the address"},
 	}
 	var shells sync.WaitGroup

@@ -28,7 +28,7 @@ export function Create({
   onClose,
 }: {
   what: Created;
-  uid: string; // of the group
+  uid: string; // the group
   path: string;
   onClose: () => void;
 }) {

@@ -346,7 +346,7 @@ type Drawing = typeof import("./blast");
 function Spread({ id, of }: { id: string; of: Schema<"holdfast.findings.v1.Blast"> }) {
   const [drawing, setDrawing] = useState<Drawing>();
   const [error, setError] = useState<Error>();
-  const shown = param("graph") === "true";
+  const shown = param("graph") !== "false";
   const load = async () => {
     const d = await import("./blast");
     setDrawing(d);
@@ -366,7 +366,7 @@ function Spread({ id, of }: { id: string; of: Schema<"holdfast.findings.v1.Blast
   return (
     <>
       <p class="actions">
-        <a class="button small" href={withParams({ graph: shown ? undefined : "true" })}>
+        <a class="button small" href={withParams({ graph: shown ? "false" : undefined })}>
           {shown ? "Without the graph" : "As a graph"}
         </a>
         <button type="button" class="small" onClick={() => void download()}>
@@ -388,6 +388,7 @@ function Blast({ id }: { id: string }) {
       {(b) => (
         <>
           <GroupCoverage of={b.coverage} />
+          <Spread id={id} of={b} />
           <Table
             label="Blast radius"
             rows={b.stages ?? []}
@@ -442,7 +443,6 @@ function Blast({ id }: { id: string }) {
               },
             ]}
           />
-          <Spread id={id} of={b} />
         </>
       )}
     </Answer>

@@ -121,7 +121,7 @@ const width = 210,
   top = 34;
 const short = (text: string) => (text.length > 28 ? `${text.slice(0, 27)}…` : text);
 
-/** Graph draws the connections, with the first dozen of each column. The table above it has everything. */
+/** Graph draws the connections, with the first dozen of each column. The table below it has everything. */
 export function Graph({ id, of }: { id: string; of: Blast }) {
   const all = columns(id, of);
   const tallest = Math.max(...all.map((c) => c.nodes.length + (c.more > 0 ? 1 : 0)), 1);
