@@ -157,8 +157,8 @@ var mayImport = []struct{ pkg, imports string }{
 		"registry/metadata registry/mirror registry/protocol registry/pulllog registry/registrydb " +
 		"registry/reposync registry/retentiondb registry/upkeep registry/upload registry/upstream " +
 		"signin/token store"},
-	{"vuln/finding", "access/authz core/fault core/resource platform/fairlimit registry store vuln " +
-		"vuln/advisory/advisorydb vuln/advisory/format vuln/advisory/version vuln/findingdb"},
+	{"vuln/finding", "access/authz core/fault core/resource platform/fairlimit registry registry/evidence store " +
+		"vuln vuln/advisory/advisorydb vuln/advisory/format vuln/advisory/version vuln/findingdb"},
 	{"vuln/exception", "core/resource registry vuln vuln/advisory/version vuln/finding vuln/findingdb"},
 	{"vuln/indexer", "core/fault platform/metric registry registry/imagedb registry/images store " +
 		"vuln/advisory/version vuln/findingdb vuln/inspect"},
@@ -177,6 +177,7 @@ var mayImport = []struct{ pkg, imports string }{
 		"registry/imagedb registry/metadata registry/pulldb registry/registrydb store vuln/finding " +
 		"vuln/findingdb vuln/query"},
 	{"vuln/trend", "access/authz core/fault core/resource vuln vuln/findingdb vuln/query"},
+	{"vuln/report", "core/fault core/page registry vuln/finding vuln/query"},
 	{"ops/backup", "core/fault platform/blob platform/secret registry registry/registrydb store store/dump " +
 		"store/recount"},
 	{"signin/input", "core/resource"},
@@ -207,11 +208,11 @@ var mayImport = []struct{ pkg, imports string }{
 		"registry/metadata"},
 	{"api/v2/vulnapi", "api/wire core/fault core/resource gen/... registry vuln vuln/advisory " +
 		"vuln/advisory/format vuln/blast vuln/finding vuln/inventory vuln/policy vuln/query " +
-		"vuln/trend"},
+		"vuln/report vuln/trend"},
 	{"api/v2", "access/budget access/iam access/simulation api/v2/accessapi api/v2/registryapi api/v2/vulnapi " +
 		"api/wire core/fault core/resource events/event gen/... ops/search ops/status registry " +
 		"registry/metadata signin/accounts signin/login signin/sts vuln/advisory vuln/blast vuln/inventory " +
-		"vuln/policy vuln/query vuln/trend"},
+		"vuln/policy vuln/query vuln/report vuln/trend"},
 	{"api/v1", "access/iam api/v2 api/v2/accessapi api/v2/registryapi api/v2/vulnapi api/wire core/fault " +
 		"core/page core/resource events/event gen/... ops/status registry registry/evidence registry/images " +
 		"registry/metadata signin/accounts signin/login signin/sts vuln vuln/advisory vuln/query"},

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/match"
 	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
+	"github.com/holdfast-dev/holdfast/internal/vuln/report"
 	"github.com/holdfast-dev/holdfast/internal/vuln/trend"
 )
 
@@ -42,5 +43,6 @@ func (s *Server) openFindings(images *metadata.Service, tokens *page.Tokens) (to
 	to.Blast = blast.NewService(to.Findings, packages, manifests, images, s.iam, s.checker, tokens, s.cfg.KeepPulls)
 	s.trends = trend.NewService(packages, to.Findings, s.checker, s.log)
 	to.Trends = s.trends
+	to.Reports = report.NewService(to.Findings, tokens)
 	return to
 }

@@ -251,8 +251,8 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		IAM: s.iam, Simulation: simulations, Budgets: s.budgets, Registry: images, STS: s.sts,
 		Advisory: s.advisory, Login: s.login, Accounts: s.accounts, Events: events,
 		Findings: findings.Findings, Policy: findings.Policy,
-		Blast: findings.Blast, Inventory: findings.Inventory, Trends: findings.Trends, Search: searches,
-		Operator: s.operator,
+		Blast: findings.Blast, Inventory: findings.Inventory, Trends: findings.Trends, Reports: findings.Reports,
+		Search: searches, Operator: s.operator,
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics, Counters: s.counts,
 		MaxBody: int64(s.cfg.MaxBody), Version: buildinfo.Version(), Dir: s.cfg.DataDir,

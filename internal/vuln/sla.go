@@ -38,3 +38,30 @@ func (s SLA) Validate() error {
 	}
 	return p.Err()
 }
+
+// SLAs contains the SLAs of groups, by group.
+type SLAs map[resource.UID]SLA
+
+// Over returns the SLA of the nearest group above a repo that has one. If there is none, it returns an SLA without
+// limits.
+func (s SLAs) Over(repo resource.UID) SLA {
+	if len(s) == 0 {
+		return SLA{}
+	}
+	for group := repo.Parent(); group != ""; group = group.Parent() {
+		if v, ok := s[group]; ok {
+			return v
+		}
+	}
+	return SLA{}
+}
+
+// Longest returns the longest time within which a finding must be fixed.
+func (s SLAs) Longest() (longest time.Duration) {
+	for _, v := range s {
+		for _, days := range v.Days() {
+			longest = max(longest, time.Duration(days)*24*time.Hour)
+		}
+	}
+	return longest
+}

@@ -204,7 +204,7 @@ func TestApiAccess(t *testing.T) {
 				// tested in TestInventory and TestBlastRadius
 				"PushInventory ListInventory ListInventoryPlaces DeleteInventory GetBlast ListBlastStage " +
 				"ListExploitLists QueryExploits " + // tested in TestExploited
-				"ListGroupFindings GetSummary " + // tested in TestGroupFindings
+				"ListGroupFindings GetSummary ListFindingTotals " + // tested in TestGroupFindings
 				"GetTrend " + // tested in TestTrend
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
 				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink " +

@@ -79,12 +79,42 @@ func TestGroupFindings(t *testing.T) {
 						int(sum.GetSeries()[1].GetCounts().GetOpen()) != open || int(sum.GetCoverage().GetImages()) != tt.images {
 						t.Errorf("the summary of %s in %q: %v", tt.who, tt.group, sum)
 					}
+					g.addsUp(t, call, tt.who, tt.group, len(tt.want), tt.images)
 				}
 				g.hidesGroupFindings(t, call)
 			})
 		}
 		g.exceptsInGroups(t)
 	})
+}
+
+// addsUp checks the totals that a caller gets for a group, in which each finding is the only one of its package.
+func (g *gallery) addsUp(t *testing.T, call caller, who, group string, findings, images int) {
+	t.Helper()
+	for by, rows := range map[findingspb.ListFindingTotalsRequest_By]int{
+		findingspb.ListFindingTotalsRequest_BY_PACKAGE: findings, findingspb.ListFindingTotalsRequest_BY_IMAGE: images,
+		findingspb.ListFindingTotalsRequest_BY_VULNERABILITY: findings,
+	} {
+		if findings == 0 {
+			rows = 0
+		}
+		m := must[*findingspb.ListFindingTotalsResponse](t, call, g.full[who], &findingspb.ListFindingTotalsRequest{
+			GroupUid: group, By: by,
+		})
+		if len(m.GetTotals()) != rows || int(m.GetTotalCount()) != rows || int(m.GetCoverage().GetImages()) != images {
+			t.Errorf("%s gets %d totals in %q by %s, want %d: %v", who, m.GetTotalCount(), group, by, rows, m)
+		}
+		for _, total := range m.GetTotals() {
+			open, inImages := 1, images
+			if total.GetImage() != nil {
+				open, inImages = findings, 1
+			}
+			if int(total.GetOpen().GetOpen()) != open || int(total.GetFixable()) != open ||
+				int(total.GetImageCount()) != inImages || (total.GetPackage() != nil) != (total.GetAdvisedVersion() != "") {
+				t.Errorf("%s gets in %q by %s: %v", who, group, by, total)
+			}
+		}
+	}
 }
 
 // exceptsInGroups creates an exception for a folder. Each caller must see how many of the images that the caller may
@@ -158,9 +188,16 @@ func (g *gallery) hidesGroupFindings(t *testing.T, call caller) {
 		if n := sum.GetTotal().GetNow().GetOpen(); n > 0 || len(sum.GetRows()) > 0 && lacks != resource.AdvisoriesList {
 			t.Errorf("a token without %v gets %d findings: %v", lacks, n, sum.GetRows())
 		}
+		totals := must[*findingspb.ListFindingTotalsResponse](t, call, narrow, &findingspb.ListFindingTotalsRequest{
+			GroupUid: g.org, By: findingspb.ListFindingTotalsRequest_BY_IMAGE,
+		})
+		if len(totals.GetTotals()) > 0 || totals.GetCoverage().GetImages() > 0 && lacks != resource.AdvisoriesList {
+			t.Errorf("a token without %v gets %v", lacks, totals)
+		}
 	}
 	for _, in := range []proto.Message{
 		&findingspb.ListGroupFindingsRequest{GroupUid: g.org}, &findingspb.GetSummaryRequest{},
+		&findingspb.ListFindingTotalsRequest{By: findingspb.ListFindingTotalsRequest_BY_IMAGE},
 	} {
 		if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
 			t.Errorf("%T without a token: %v", in, st)

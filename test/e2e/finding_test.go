@@ -290,6 +290,7 @@ func TestAnswerCoverage(t *testing.T) {
 				&findingspb.ListGroupFindingsRequest{GroupUid: g.org}, &findingspb.GetSummaryRequest{GroupUid: g.org},
 				&findingspb.ListAffectedImagesRequest{AdvisoryId: id}, &findingspb.GetBlastRequest{AdvisoryId: id},
 				&findingspb.ListBlastStageRequest{AdvisoryId: id, Stage: findingspb.BlastStage_NAME_OWNERS},
+				&findingspb.ListFindingTotalsRequest{GroupUid: g.org, By: findingspb.ListFindingTotalsRequest_BY_IMAGE},
 			}
 		}
 		check := func(in proto.Message, want string) {
@@ -394,6 +395,7 @@ func TestFindingsPages(t *testing.T) {
 			Kinds: []findingspb.ImageChange_Kind{findingspb.ImageChange_KIND_FINDING_REMAINING}},
 		&findingspb.ListGroupFindingsRequest{GroupUid: g.folder, Fixable: true, Package: "openssl"},
 		&findingspb.GetSummaryRequest{GroupUid: g.repo, Days: 7, OrderBy: "open desc"},
+		&findingspb.ListFindingTotalsRequest{GroupUid: g.folder, By: findingspb.ListFindingTotalsRequest_BY_VULNERABILITY},
 	} {
 		t.Run(string(methodOf(in).Name()), func(t *testing.T) { g.walksAlone(t, methodOf(in), in) })
 	}
@@ -456,6 +458,10 @@ func findingExamples(t *testing.T, w *world, x things) map[string][]example {
 		"GroupFindingsService_GetSummary": {
 			{uid: x.org}, {uid: gallery.repo, query: "days=7&order_by=open%20desc&page_size=1"},
 			{uid: x.org, query: "days=91", fails: true}},
+		"GroupFindingsService_ListFindingTotals": {
+			{uid: x.org, query: "by=BY_PACKAGE"}, {uid: gallery.repo, query: "by=BY_IMAGE&fixable=true&page_size=1"},
+			{uid: x.org, query: "by=BY_VULNERABILITY&severities=SEVERITY_CRITICAL"}, {uid: x.org, fails: true}},
+		"GroupFindingsService_ListFindingTotals_1": {{query: "by=BY_PACKAGE"}, {query: "by=BY_X", fails: true}},
 		"GroupFindingsService_GetTrend": {
 			{uid: x.org}, {uid: x.org, query: "days=730"}, {uid: x.org, query: "days=731", fails: true}},
 		"FindingsService_SearchPackages": {
@@ -523,10 +529,17 @@ func TestApiBadFindingsInput(t *testing.T) {
 				States: []findingspb.State{findingspb.State_STATE_OPEN, findingspb.State_STATE_CLOSED},
 			},
 		},
-		"group's package":    {"package", &findingspb.ListGroupFindingsRequest{Package: long}},
-		"group's order":      {"order_by", &findingspb.ListGroupFindingsRequest{OrderBy: "images"}},
-		"group's token":      {"page_token", &findingspb.ListGroupFindingsRequest{PageToken: "x"}},
-		"group's page":       {"page_size", &findingspb.ListGroupFindingsRequest{PageSize: -1}},
+		"group's package": {"package", &findingspb.ListGroupFindingsRequest{Package: long}},
+		"group's order":   {"order_by", &findingspb.ListGroupFindingsRequest{OrderBy: "images"}},
+		"group's token":   {"page_token", &findingspb.ListGroupFindingsRequest{PageToken: "x"}},
+		"group's page":    {"page_size", &findingspb.ListGroupFindingsRequest{PageSize: -1}},
+		"group of totals": {"group_uid", &findingspb.ListFindingTotalsRequest{GroupUid: "x", By: 1}},
+		"kind of totals":  {"by", &findingspb.ListFindingTotalsRequest{}},
+		"unknown totals":  {"by", &findingspb.ListFindingTotalsRequest{By: 9}},
+		"severity of totals": {
+			"severities", &findingspb.ListFindingTotalsRequest{By: 1, Severities: []findingspb.Severity{9}},
+		},
+		"order of totals":    {"order_by", &findingspb.ListFindingTotalsRequest{By: 1, OrderBy: "name"}},
 		"group of a summary": {"group_uid", &findingspb.GetSummaryRequest{GroupUid: "../x"}},
 		"days":               {"days", &findingspb.GetSummaryRequest{Days: 91}},
 		"negative days":      {"days", &findingspb.GetSummaryRequest{Days: -1}},

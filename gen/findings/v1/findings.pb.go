@@ -865,9 +865,15 @@ type AnswerCoverage struct {
 	// feeds, the oldest first, and the lists of exploited vulnerabilities.
 	Feeds []*FeedVersion `protobuf:"bytes,7,rep,name=feeds,proto3" json:"feeds,omitempty"`
 	// When the packages were counted. The counts for many images can be half a minute old.
-	PackageTime   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=package_time,json=packageTime,proto3" json:"package_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PackageTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=package_time,json=packageTime,proto3" json:"package_time,omitempty"`
+	// When the first of the waiting images was pushed; absent if none waits.
+	OldestWaitingTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=oldest_waiting_time,json=oldestWaitingTime,proto3" json:"oldest_waiting_time,omitempty"`
+	// When the waiting images will be inspected: an estimate from the inspections of the
+	// organization in the last minutes and from all of its waiting images. Absent if none
+	// waits, or if none was inspected in the last minutes.
+	WaitingEndTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=waiting_end_time,json=waitingEndTime,proto3" json:"waiting_end_time,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *AnswerCoverage) Reset() {
@@ -952,6 +958,20 @@ func (x *AnswerCoverage) GetFeeds() []*FeedVersion {
 func (x *AnswerCoverage) GetPackageTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.PackageTime
+	}
+	return nil
+}
+
+func (x *AnswerCoverage) GetOldestWaitingTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestWaitingTime
+	}
+	return nil
+}
+
+func (x *AnswerCoverage) GetWaitingEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WaitingEndTime
 	}
 	return nil
 }
@@ -1483,8 +1503,13 @@ type Finding struct {
 	Ratings []*Rating `protobuf:"bytes,43,rep,name=ratings,proto3" json:"ratings,omitempty"`
 	// The source of severity, such as AlmaLinux; empty if the severity is unknown.
 	SeveritySource string `protobuf:"bytes,44,opt,name=severity_source,json=severitySource,proto3" json:"severity_source,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// When it must be fixed, because the nearest group with an SLA has days for its
+	// severity. If several tags have it, the earliest of their times. Only if the request
+	// sets due_times or overdue. Absent if the finding is not open, or if nothing is
+	// promised.
+	DueTime       *timestamppb.Timestamp `protobuf:"bytes,45,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Finding) Reset() {
@@ -1748,6 +1773,13 @@ func (x *Finding) GetSeveritySource() string {
 	return ""
 }
 
+func (x *Finding) GetDueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueTime
+	}
+	return nil
+}
+
 // Evidence is an advisory that describes the vulnerability of a finding, and affects its
 // package.
 type Evidence struct {
@@ -1947,7 +1979,15 @@ type ListFindingsRequest struct {
 	// Return the findings that were open or excepted at this time, for the image that the
 	// tag pointed to then. This needs tag.list, as does the state closed. If that image
 	// is deleted, or was not inspected by then, the error is FAILED_PRECONDITION.
-	AtTime        *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=at_time,json=atTime,proto3" json:"at_time,omitempty"`
+	AtTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=at_time,json=atTime,proto3" json:"at_time,omitempty"`
+	// Set due_time in the findings. This takes longer, because it depends on the past of
+	// the tags that point to the image. It needs vuln_report.list, as the summary does, and
+	// so does overdue.
+	DueTimes bool `protobuf:"varint,14,opt,name=due_times,json=dueTimes,proto3" json:"due_times,omitempty"`
+	// Only findings that are overdue: their due_time has passed. If no SLA applies to the
+	// repo, or no tag points to the image, the error is FAILED_PRECONDITION, because nothing
+	// is known to be late or on time.
+	Overdue       bool `protobuf:"varint,15,opt,name=overdue,proto3" json:"overdue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2073,6 +2113,20 @@ func (x *ListFindingsRequest) GetAtTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ListFindingsRequest) GetDueTimes() bool {
+	if x != nil {
+		return x.DueTimes
+	}
+	return false
+}
+
+func (x *ListFindingsRequest) GetOverdue() bool {
+	if x != nil {
+		return x.Overdue
+	}
+	return false
+}
+
 // ListFindingsResponse is one page of findings.
 type ListFindingsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2090,9 +2144,12 @@ type ListFindingsResponse struct {
 	// Why findings that are closed may be missing; empty if none are.
 	Incomplete string `protobuf:"bytes,6,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	// What was known. Without it, the absence of findings has no meaning.
-	Coverage      *AnswerCoverage `protobuf:"bytes,7,opt,name=coverage,proto3" json:"coverage,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Coverage *AnswerCoverage `protobuf:"bytes,7,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	// Why no finding has a due_time, although the request sets due_times; empty if the
+	// times are known.
+	DueTimesUnknown string `protobuf:"bytes,8,opt,name=due_times_unknown,json=dueTimesUnknown,proto3" json:"due_times_unknown,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ListFindingsResponse) Reset() {
@@ -2172,6 +2229,13 @@ func (x *ListFindingsResponse) GetCoverage() *AnswerCoverage {
 		return x.Coverage
 	}
 	return nil
+}
+
+func (x *ListFindingsResponse) GetDueTimesUnknown() string {
+	if x != nil {
+		return x.DueTimesUnknown
+	}
+	return ""
 }
 
 // AffectedImage is an image that contains a package.
@@ -2762,7 +2826,7 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\tsbom_only\x18\n" +
 	" \x01(\x05R\bsbomOnly\x12\x1d\n" +
 	"\n" +
-	"index_only\x18\v \x01(\x05R\tindexOnly\"\xda\x03\n" +
+	"index_only\x18\v \x01(\x05R\tindexOnly\"\xec\x04\n" +
 	"\x0eAnswerCoverage\x12\x16\n" +
 	"\x06images\x18\x01 \x01(\x05R\x06images\x12\x18\n" +
 	"\aindexed\x18\x02 \x01(\x05R\aindexed\x12\x18\n" +
@@ -2771,7 +2835,10 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\bpackages\x18\x05 \x01(\v2\x1e.holdfast.findings.v1.CoverageR\bpackages\x12C\n" +
 	"\x06extent\x18\x06 \x01(\x0e2+.holdfast.findings.v1.AnswerCoverage.ExtentR\x06extent\x127\n" +
 	"\x05feeds\x18\a \x03(\v2!.holdfast.findings.v1.FeedVersionR\x05feeds\x12=\n" +
-	"\fpackage_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\vpackageTime\"\\\n" +
+	"\fpackage_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\vpackageTime\x12J\n" +
+	"\x13oldest_waiting_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x11oldestWaitingTime\x12D\n" +
+	"\x10waiting_end_time\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x0ewaitingEndTime\"\\\n" +
 	"\x06Extent\x12\x16\n" +
 	"\x12EXTENT_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eEXTENT_NOTHING\x10\x01\x12\x0f\n" +
@@ -2813,7 +2880,7 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count\"\xb4\v\n" +
+	"\f_total_count\"\xeb\v\n" +
 	"\aFinding\x12\x1f\n" +
 	"\vadvisory_id\x18\x01 \x01(\tR\n" +
 	"advisoryId\x12\x18\n" +
@@ -2852,7 +2919,8 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\x0fadvised_version\x18) \x01(\tR\x0eadvisedVersion\x12:\n" +
 	"\bevidence\x18* \x03(\v2\x1e.holdfast.findings.v1.EvidenceR\bevidence\x126\n" +
 	"\aratings\x18+ \x03(\v2\x1c.holdfast.findings.v1.RatingR\aratings\x12'\n" +
-	"\x0fseverity_source\x18, \x01(\tR\x0eseveritySourceB\a\n" +
+	"\x0fseverity_source\x18, \x01(\tR\x0eseveritySource\x125\n" +
+	"\bdue_time\x18- \x01(\v2\x1a.google.protobuf.TimestampR\adueTimeB\a\n" +
 	"\x05_epssB\x12\n" +
 	"\x10_epss_percentile\"\xa3\x01\n" +
 	"\bEvidence\x12!\n" +
@@ -2868,7 +2936,7 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\x05score\x18\x03 \x01(\tR\x05score\x12\x16\n" +
 	"\x06vendor\x18\x04 \x01(\bR\x06vendor\x12\x1f\n" +
 	"\vadvisory_id\x18\x05 \x01(\tR\n" +
-	"advisoryId\"\xdd\x03\n" +
+	"advisoryId\"\x94\x04\n" +
 	"\x13ListFindingsRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12!\n" +
 	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\x12\"\n" +
@@ -2886,7 +2954,9 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	" \x01(\x05R\x04skip\x12\x10\n" +
 	"\x03kev\x18\v \x01(\bR\x03kev\x123\n" +
 	"\x06states\x18\f \x03(\x0e2\x1b.holdfast.findings.v1.StateR\x06states\x123\n" +
-	"\aat_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x06atTime\"\xed\x02\n" +
+	"\aat_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x06atTime\x12\x1b\n" +
+	"\tdue_times\x18\x0e \x01(\bR\bdueTimes\x12\x18\n" +
+	"\aoverdue\x18\x0f \x01(\bR\aoverdue\"\x99\x03\n" +
 	"\x14ListFindingsResponse\x129\n" +
 	"\bfindings\x18\x01 \x03(\v2\x1d.holdfast.findings.v1.FindingR\bfindings\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
@@ -2899,7 +2969,8 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\n" +
 	"incomplete\x18\x06 \x01(\tR\n" +
 	"incomplete\x12@\n" +
-	"\bcoverage\x18\a \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverageB\x0e\n" +
+	"\bcoverage\x18\a \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverage\x12*\n" +
+	"\x11due_times_unknown\x18\b \x01(\tR\x0fdueTimesUnknownB\x0e\n" +
 	"\f_total_count\"\x95\x02\n" +
 	"\rAffectedImage\x12\x19\n" +
 	"\brepo_uid\x18\x01 \x01(\tR\arepoUid\x12\x12\n" +
@@ -3038,52 +3109,55 @@ var file_holdfast_findings_v1_findings_proto_depIdxs = []int32{
 	4,  // 8: holdfast.findings.v1.AnswerCoverage.extent:type_name -> holdfast.findings.v1.AnswerCoverage.Extent
 	12, // 9: holdfast.findings.v1.AnswerCoverage.feeds:type_name -> holdfast.findings.v1.FeedVersion
 	28, // 10: holdfast.findings.v1.AnswerCoverage.package_time:type_name -> google.protobuf.Timestamp
-	28, // 11: holdfast.findings.v1.FeedVersion.time:type_name -> google.protobuf.Timestamp
-	13, // 12: holdfast.findings.v1.ImagePackage.package:type_name -> holdfast.findings.v1.Package
-	8,  // 13: holdfast.findings.v1.ImagePackage.origins:type_name -> holdfast.findings.v1.Origin
-	14, // 14: holdfast.findings.v1.ListPackagesResponse.packages:type_name -> holdfast.findings.v1.ImagePackage
-	13, // 15: holdfast.findings.v1.Finding.package:type_name -> holdfast.findings.v1.Package
-	0,  // 16: holdfast.findings.v1.Finding.severity:type_name -> holdfast.findings.v1.Severity
-	28, // 17: holdfast.findings.v1.Finding.first_seen_time:type_name -> google.protobuf.Timestamp
-	28, // 18: holdfast.findings.v1.Finding.kev_due_time:type_name -> google.protobuf.Timestamp
-	1,  // 19: holdfast.findings.v1.Finding.state:type_name -> holdfast.findings.v1.State
-	28, // 20: holdfast.findings.v1.Finding.exception_expire_time:type_name -> google.protobuf.Timestamp
-	28, // 21: holdfast.findings.v1.Finding.close_time:type_name -> google.protobuf.Timestamp
-	2,  // 22: holdfast.findings.v1.Finding.close_reason:type_name -> holdfast.findings.v1.CloseReason
-	22, // 23: holdfast.findings.v1.Finding.images:type_name -> holdfast.findings.v1.AffectedImage
-	8,  // 24: holdfast.findings.v1.Finding.origins:type_name -> holdfast.findings.v1.Origin
-	18, // 25: holdfast.findings.v1.Finding.evidence:type_name -> holdfast.findings.v1.Evidence
-	19, // 26: holdfast.findings.v1.Finding.ratings:type_name -> holdfast.findings.v1.Rating
-	0,  // 27: holdfast.findings.v1.Rating.severity:type_name -> holdfast.findings.v1.Severity
-	0,  // 28: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
-	1,  // 29: holdfast.findings.v1.ListFindingsRequest.states:type_name -> holdfast.findings.v1.State
-	28, // 30: holdfast.findings.v1.ListFindingsRequest.at_time:type_name -> google.protobuf.Timestamp
-	17, // 31: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
-	6,  // 32: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
-	11, // 33: holdfast.findings.v1.ListFindingsResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
-	13, // 34: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
-	23, // 35: holdfast.findings.v1.AffectedImage.past_tags:type_name -> holdfast.findings.v1.PastTag
-	28, // 36: holdfast.findings.v1.PastTag.start_time:type_name -> google.protobuf.Timestamp
-	28, // 37: holdfast.findings.v1.PastTag.end_time:type_name -> google.protobuf.Timestamp
-	22, // 38: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	11, // 39: holdfast.findings.v1.ListAffectedImagesResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
-	22, // 40: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	11, // 41: holdfast.findings.v1.SearchPackagesResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
-	5,  // 42: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
-	15, // 43: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
-	20, // 44: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
-	24, // 45: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
-	26, // 46: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
-	6,  // 47: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
-	16, // 48: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
-	21, // 49: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
-	25, // 50: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
-	27, // 51: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
-	47, // [47:52] is the sub-list for method output_type
-	42, // [42:47] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	28, // 11: holdfast.findings.v1.AnswerCoverage.oldest_waiting_time:type_name -> google.protobuf.Timestamp
+	28, // 12: holdfast.findings.v1.AnswerCoverage.waiting_end_time:type_name -> google.protobuf.Timestamp
+	28, // 13: holdfast.findings.v1.FeedVersion.time:type_name -> google.protobuf.Timestamp
+	13, // 14: holdfast.findings.v1.ImagePackage.package:type_name -> holdfast.findings.v1.Package
+	8,  // 15: holdfast.findings.v1.ImagePackage.origins:type_name -> holdfast.findings.v1.Origin
+	14, // 16: holdfast.findings.v1.ListPackagesResponse.packages:type_name -> holdfast.findings.v1.ImagePackage
+	13, // 17: holdfast.findings.v1.Finding.package:type_name -> holdfast.findings.v1.Package
+	0,  // 18: holdfast.findings.v1.Finding.severity:type_name -> holdfast.findings.v1.Severity
+	28, // 19: holdfast.findings.v1.Finding.first_seen_time:type_name -> google.protobuf.Timestamp
+	28, // 20: holdfast.findings.v1.Finding.kev_due_time:type_name -> google.protobuf.Timestamp
+	1,  // 21: holdfast.findings.v1.Finding.state:type_name -> holdfast.findings.v1.State
+	28, // 22: holdfast.findings.v1.Finding.exception_expire_time:type_name -> google.protobuf.Timestamp
+	28, // 23: holdfast.findings.v1.Finding.close_time:type_name -> google.protobuf.Timestamp
+	2,  // 24: holdfast.findings.v1.Finding.close_reason:type_name -> holdfast.findings.v1.CloseReason
+	22, // 25: holdfast.findings.v1.Finding.images:type_name -> holdfast.findings.v1.AffectedImage
+	8,  // 26: holdfast.findings.v1.Finding.origins:type_name -> holdfast.findings.v1.Origin
+	18, // 27: holdfast.findings.v1.Finding.evidence:type_name -> holdfast.findings.v1.Evidence
+	19, // 28: holdfast.findings.v1.Finding.ratings:type_name -> holdfast.findings.v1.Rating
+	28, // 29: holdfast.findings.v1.Finding.due_time:type_name -> google.protobuf.Timestamp
+	0,  // 30: holdfast.findings.v1.Rating.severity:type_name -> holdfast.findings.v1.Severity
+	0,  // 31: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
+	1,  // 32: holdfast.findings.v1.ListFindingsRequest.states:type_name -> holdfast.findings.v1.State
+	28, // 33: holdfast.findings.v1.ListFindingsRequest.at_time:type_name -> google.protobuf.Timestamp
+	17, // 34: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
+	6,  // 35: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
+	11, // 36: holdfast.findings.v1.ListFindingsResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	13, // 37: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
+	23, // 38: holdfast.findings.v1.AffectedImage.past_tags:type_name -> holdfast.findings.v1.PastTag
+	28, // 39: holdfast.findings.v1.PastTag.start_time:type_name -> google.protobuf.Timestamp
+	28, // 40: holdfast.findings.v1.PastTag.end_time:type_name -> google.protobuf.Timestamp
+	22, // 41: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	11, // 42: holdfast.findings.v1.ListAffectedImagesResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	22, // 43: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	11, // 44: holdfast.findings.v1.SearchPackagesResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	5,  // 45: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
+	15, // 46: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
+	20, // 47: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
+	24, // 48: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
+	26, // 49: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
+	6,  // 50: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
+	16, // 51: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
+	21, // 52: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
+	25, // 53: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
+	27, // 54: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
+	50, // [50:55] is the sub-list for method output_type
+	45, // [45:50] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_findings_proto_init() }

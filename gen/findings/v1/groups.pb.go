@@ -82,6 +82,63 @@ func (SummaryRow_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{4, 0}
 }
 
+// By says what a total counts.
+type ListFindingTotalsRequest_By int32
+
+const (
+	// Not allowed.
+	ListFindingTotalsRequest_BY_UNSPECIFIED ListFindingTotalsRequest_By = 0
+	// The findings of a version of a package.
+	ListFindingTotalsRequest_BY_PACKAGE ListFindingTotalsRequest_By = 1
+	// The findings of a vulnerability, in all packages.
+	ListFindingTotalsRequest_BY_VULNERABILITY ListFindingTotalsRequest_By = 2
+	// The findings of an image in a repo.
+	ListFindingTotalsRequest_BY_IMAGE ListFindingTotalsRequest_By = 3
+)
+
+// Enum value maps for ListFindingTotalsRequest_By.
+var (
+	ListFindingTotalsRequest_By_name = map[int32]string{
+		0: "BY_UNSPECIFIED",
+		1: "BY_PACKAGE",
+		2: "BY_VULNERABILITY",
+		3: "BY_IMAGE",
+	}
+	ListFindingTotalsRequest_By_value = map[string]int32{
+		"BY_UNSPECIFIED":   0,
+		"BY_PACKAGE":       1,
+		"BY_VULNERABILITY": 2,
+		"BY_IMAGE":         3,
+	}
+)
+
+func (x ListFindingTotalsRequest_By) Enum() *ListFindingTotalsRequest_By {
+	p := new(ListFindingTotalsRequest_By)
+	*p = x
+	return p
+}
+
+func (x ListFindingTotalsRequest_By) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ListFindingTotalsRequest_By) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_findings_v1_groups_proto_enumTypes[1].Descriptor()
+}
+
+func (ListFindingTotalsRequest_By) Type() protoreflect.EnumType {
+	return &file_holdfast_findings_v1_groups_proto_enumTypes[1]
+}
+
+func (x ListFindingTotalsRequest_By) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ListFindingTotalsRequest_By.Descriptor instead.
+func (ListFindingTotalsRequest_By) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{12, 0}
+}
+
 // ListGroupFindingsRequest names the group and selects findings.
 type ListGroupFindingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -107,7 +164,14 @@ type ListGroupFindingsRequest struct {
 	// Only findings in one of these states: open and excepted unless given. A finding is
 	// open if it is open in one of the images, and excepted if exceptions apply to it in
 	// all of them. Closed findings can be requested only for a single image.
-	States        []State `protobuf:"varint,12,rep,packed,name=states,proto3,enum=holdfast.findings.v1.State" json:"states,omitempty"`
+	States []State `protobuf:"varint,12,rep,packed,name=states,proto3,enum=holdfast.findings.v1.State" json:"states,omitempty"`
+	// Set due_time in the findings. This takes longer, because it depends on the past of
+	// the tags.
+	DueTimes bool `protobuf:"varint,13,opt,name=due_times,json=dueTimes,proto3" json:"due_times,omitempty"`
+	// Only findings that are overdue: their due_time has passed. If no SLA applies to the
+	// images, the error is FAILED_PRECONDITION, because nothing is known to be late or on
+	// time.
+	Overdue       bool `protobuf:"varint,14,opt,name=overdue,proto3" json:"overdue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -212,6 +276,20 @@ func (x *ListGroupFindingsRequest) GetStates() []State {
 	return nil
 }
 
+func (x *ListGroupFindingsRequest) GetDueTimes() bool {
+	if x != nil {
+		return x.DueTimes
+	}
+	return false
+}
+
+func (x *ListGroupFindingsRequest) GetOverdue() bool {
+	if x != nil {
+		return x.Overdue
+	}
+	return false
+}
+
 // ListGroupFindingsResponse is one page of findings.
 type ListGroupFindingsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -224,9 +302,12 @@ type ListGroupFindingsResponse struct {
 	// The value of skip in the request.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	// What was known. Without it, the absence of findings has no meaning.
-	Coverage      *AnswerCoverage `protobuf:"bytes,5,opt,name=coverage,proto3" json:"coverage,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Coverage *AnswerCoverage `protobuf:"bytes,5,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	// Why no finding has a due_time, although the request sets due_times; empty if the
+	// times are known.
+	DueTimesUnknown string `protobuf:"bytes,6,opt,name=due_times_unknown,json=dueTimesUnknown,proto3" json:"due_times_unknown,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ListGroupFindingsResponse) Reset() {
@@ -292,6 +373,13 @@ func (x *ListGroupFindingsResponse) GetCoverage() *AnswerCoverage {
 		return x.Coverage
 	}
 	return nil
+}
+
+func (x *ListGroupFindingsResponse) GetDueTimesUnknown() string {
+	if x != nil {
+		return x.DueTimesUnknown
+	}
+	return ""
 }
 
 // GetSummaryRequest names the group.
@@ -1233,11 +1321,408 @@ func (x *TrendDay) GetPackages() *Coverage {
 	return nil
 }
 
+// ListFindingTotalsRequest names the group, and says what the totals count.
+type ListFindingTotalsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The uid of a group or repo. Without it, everything that the caller may list.
+	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
+	// What a total counts. Required, except with a page_token.
+	By ListFindingTotalsRequest_By `protobuf:"varint,2,opt,name=by,proto3,enum=holdfast.findings.v1.ListFindingTotalsRequest_By" json:"by,omitempty"`
+	// Only findings with one of these severities.
+	Severities []Severity `protobuf:"varint,3,rep,packed,name=severities,proto3,enum=holdfast.findings.v1.Severity" json:"severities,omitempty"`
+	// Only findings that are fixed in some version.
+	Fixable bool `protobuf:"varint,4,opt,name=fixable,proto3" json:"fixable,omitempty"`
+	// Only findings of packages with this name, or with this source name.
+	Package string `protobuf:"bytes,5,opt,name=package,proto3" json:"package,omitempty"`
+	// Only findings that are known to be exploited.
+	Kev bool `protobuf:"varint,6,opt,name=kev,proto3" json:"kev,omitempty"`
+	// Set due_time in the totals, as in ListGroupFindings.
+	DueTimes bool `protobuf:"varint,7,opt,name=due_times,json=dueTimes,proto3" json:"due_times,omitempty"`
+	// Only findings that are overdue, as in ListGroupFindings.
+	Overdue bool `protobuf:"varint,8,opt,name=overdue,proto3" json:"overdue,omitempty"`
+	// Results per page: 50 unless given, 200 at most.
+	PageSize int32 `protobuf:"varint,9,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
+	PageToken string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// "urgency desc", which is the default, or "urgency". The totals with the most known
+	// exploited findings are the most urgent. Then the order is: the most critical
+	// findings first, then the most findings of the next severities.
+	OrderBy string `protobuf:"bytes,11,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	// How many results to skip before the page starts.
+	Skip          int32 `protobuf:"varint,12,opt,name=skip,proto3" json:"skip,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFindingTotalsRequest) Reset() {
+	*x = ListFindingTotalsRequest{}
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFindingTotalsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFindingTotalsRequest) ProtoMessage() {}
+
+func (x *ListFindingTotalsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFindingTotalsRequest.ProtoReflect.Descriptor instead.
+func (*ListFindingTotalsRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListFindingTotalsRequest) GetGroupUid() string {
+	if x != nil {
+		return x.GroupUid
+	}
+	return ""
+}
+
+func (x *ListFindingTotalsRequest) GetBy() ListFindingTotalsRequest_By {
+	if x != nil {
+		return x.By
+	}
+	return ListFindingTotalsRequest_BY_UNSPECIFIED
+}
+
+func (x *ListFindingTotalsRequest) GetSeverities() []Severity {
+	if x != nil {
+		return x.Severities
+	}
+	return nil
+}
+
+func (x *ListFindingTotalsRequest) GetFixable() bool {
+	if x != nil {
+		return x.Fixable
+	}
+	return false
+}
+
+func (x *ListFindingTotalsRequest) GetPackage() string {
+	if x != nil {
+		return x.Package
+	}
+	return ""
+}
+
+func (x *ListFindingTotalsRequest) GetKev() bool {
+	if x != nil {
+		return x.Kev
+	}
+	return false
+}
+
+func (x *ListFindingTotalsRequest) GetDueTimes() bool {
+	if x != nil {
+		return x.DueTimes
+	}
+	return false
+}
+
+func (x *ListFindingTotalsRequest) GetOverdue() bool {
+	if x != nil {
+		return x.Overdue
+	}
+	return false
+}
+
+func (x *ListFindingTotalsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListFindingTotalsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListFindingTotalsRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
+func (x *ListFindingTotalsRequest) GetSkip() int32 {
+	if x != nil {
+		return x.Skip
+	}
+	return 0
+}
+
+// ListFindingTotalsResponse is one page of totals.
+type ListFindingTotalsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The totals of this page.
+	Totals []*FindingTotal `protobuf:"bytes,1,rep,name=totals,proto3" json:"totals,omitempty"`
+	// The page_token for the next page; empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// How many totals there are, on all pages together.
+	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
+	// The value of skip in the request.
+	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// What was known. Without it, the absence of findings has no meaning.
+	Coverage *AnswerCoverage `protobuf:"bytes,5,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	// Why no total has a due_time, although the request sets due_times; empty if the times
+	// are known.
+	DueTimesUnknown string `protobuf:"bytes,6,opt,name=due_times_unknown,json=dueTimesUnknown,proto3" json:"due_times_unknown,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ListFindingTotalsResponse) Reset() {
+	*x = ListFindingTotalsResponse{}
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFindingTotalsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFindingTotalsResponse) ProtoMessage() {}
+
+func (x *ListFindingTotalsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFindingTotalsResponse.ProtoReflect.Descriptor instead.
+func (*ListFindingTotalsResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListFindingTotalsResponse) GetTotals() []*FindingTotal {
+	if x != nil {
+		return x.Totals
+	}
+	return nil
+}
+
+func (x *ListFindingTotalsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListFindingTotalsResponse) GetTotalCount() int64 {
+	if x != nil && x.TotalCount != nil {
+		return *x.TotalCount
+	}
+	return 0
+}
+
+func (x *ListFindingTotalsResponse) GetSkipped() int32 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *ListFindingTotalsResponse) GetCoverage() *AnswerCoverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
+func (x *ListFindingTotalsResponse) GetDueTimesUnknown() string {
+	if x != nil {
+		return x.DueTimesUnknown
+	}
+	return ""
+}
+
+// FindingTotal counts open findings. A finding counts once for each version of a package
+// and each vulnerability, in however many images it is.
+type FindingTotal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By package: the version of the package.
+	Package *Package `protobuf:"bytes,1,opt,name=package,proto3" json:"package,omitempty"`
+	// By vulnerability: its name, as in Finding.advisory_id.
+	AdvisoryId string `protobuf:"bytes,2,opt,name=advisory_id,json=advisoryId,proto3" json:"advisory_id,omitempty"`
+	// By vulnerability: its title.
+	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
+	// By image: the image, without packages.
+	Image *AffectedImage `protobuf:"bytes,4,opt,name=image,proto3" json:"image,omitempty"`
+	// The open findings, by severity.
+	Open *SeverityCounts `protobuf:"bytes,5,opt,name=open,proto3" json:"open,omitempty"`
+	// The findings that are known to be exploited.
+	Kev int64 `protobuf:"varint,6,opt,name=kev,proto3" json:"kev,omitempty"`
+	// The findings that are fixed in some version.
+	Fixable int64 `protobuf:"varint,7,opt,name=fixable,proto3" json:"fixable,omitempty"`
+	// The number of images in which one of the findings is open.
+	ImageCount int32 `protobuf:"varint,8,opt,name=image_count,json=imageCount,proto3" json:"image_count,omitempty"`
+	// The number of versions of packages with one of the findings.
+	PackageCount int32 `protobuf:"varint,9,opt,name=package_count,json=packageCount,proto3" json:"package_count,omitempty"`
+	// By package: the smallest version that no open finding of the package with a known fix
+	// affects: the version to update to. Empty if nothing is fixed.
+	AdvisedVersion string `protobuf:"bytes,10,opt,name=advised_version,json=advisedVersion,proto3" json:"advised_version,omitempty"`
+	// By package: the names of its vulnerabilities, the most urgent first, at most five.
+	AdvisoryIds []string `protobuf:"bytes,11,rep,name=advisory_ids,json=advisoryIds,proto3" json:"advisory_ids,omitempty"`
+	// By vulnerability: the names and versions of the packages, at most five.
+	PackageNames []string `protobuf:"bytes,12,rep,name=package_names,json=packageNames,proto3" json:"package_names,omitempty"`
+	// When the first of the findings must be fixed. Only if the request sets due_times or
+	// overdue. Absent if nothing is promised.
+	DueTime       *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindingTotal) Reset() {
+	*x = FindingTotal{}
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindingTotal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindingTotal) ProtoMessage() {}
+
+func (x *FindingTotal) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_groups_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindingTotal.ProtoReflect.Descriptor instead.
+func (*FindingTotal) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_groups_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *FindingTotal) GetPackage() *Package {
+	if x != nil {
+		return x.Package
+	}
+	return nil
+}
+
+func (x *FindingTotal) GetAdvisoryId() string {
+	if x != nil {
+		return x.AdvisoryId
+	}
+	return ""
+}
+
+func (x *FindingTotal) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *FindingTotal) GetImage() *AffectedImage {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
+func (x *FindingTotal) GetOpen() *SeverityCounts {
+	if x != nil {
+		return x.Open
+	}
+	return nil
+}
+
+func (x *FindingTotal) GetKev() int64 {
+	if x != nil {
+		return x.Kev
+	}
+	return 0
+}
+
+func (x *FindingTotal) GetFixable() int64 {
+	if x != nil {
+		return x.Fixable
+	}
+	return 0
+}
+
+func (x *FindingTotal) GetImageCount() int32 {
+	if x != nil {
+		return x.ImageCount
+	}
+	return 0
+}
+
+func (x *FindingTotal) GetPackageCount() int32 {
+	if x != nil {
+		return x.PackageCount
+	}
+	return 0
+}
+
+func (x *FindingTotal) GetAdvisedVersion() string {
+	if x != nil {
+		return x.AdvisedVersion
+	}
+	return ""
+}
+
+func (x *FindingTotal) GetAdvisoryIds() []string {
+	if x != nil {
+		return x.AdvisoryIds
+	}
+	return nil
+}
+
+func (x *FindingTotal) GetPackageNames() []string {
+	if x != nil {
+		return x.PackageNames
+	}
+	return nil
+}
+
+func (x *FindingTotal) GetDueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueTime
+	}
+	return nil
+}
+
 var File_holdfast_findings_v1_groups_proto protoreflect.FileDescriptor
 
 const file_holdfast_findings_v1_groups_proto_rawDesc = "" +
 	"\n" +
-	"!holdfast/findings/v1/groups.proto\x12\x14holdfast.findings.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a#holdfast/findings/v1/findings.proto\"\xdd\x02\n" +
+	"!holdfast/findings/v1/groups.proto\x12\x14holdfast.findings.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a#holdfast/findings/v1/findings.proto\"\x94\x03\n" +
 	"\x18ListGroupFindingsRequest\x12\x1b\n" +
 	"\tgroup_uid\x18\x01 \x01(\tR\bgroupUid\x12>\n" +
 	"\n" +
@@ -1251,14 +1736,17 @@ const file_holdfast_findings_v1_groups_proto_rawDesc = "" +
 	"\border_by\x18\a \x01(\tR\aorderBy\x12\x12\n" +
 	"\x04skip\x18\b \x01(\x05R\x04skip\x12\x10\n" +
 	"\x03kev\x18\v \x01(\bR\x03kev\x123\n" +
-	"\x06states\x18\f \x03(\x0e2\x1b.holdfast.findings.v1.StateR\x06states\"\x90\x02\n" +
+	"\x06states\x18\f \x03(\x0e2\x1b.holdfast.findings.v1.StateR\x06states\x12\x1b\n" +
+	"\tdue_times\x18\r \x01(\bR\bdueTimes\x12\x18\n" +
+	"\aoverdue\x18\x0e \x01(\bR\aoverdue\"\xbc\x02\n" +
 	"\x19ListGroupFindingsResponse\x129\n" +
 	"\bfindings\x18\x01 \x03(\v2\x1d.holdfast.findings.v1.FindingR\bfindings\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askipped\x12@\n" +
-	"\bcoverage\x18\x05 \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverageB\x0e\n" +
+	"\bcoverage\x18\x05 \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverage\x12*\n" +
+	"\x11due_times_unknown\x18\x06 \x01(\tR\x0fdueTimesUnknownB\x0e\n" +
 	"\f_total_count\"\xaf\x01\n" +
 	"\x11GetSummaryRequest\x12\x1b\n" +
 	"\tgroup_uid\x18\x01 \x01(\tR\bgroupUid\x12\x12\n" +
@@ -1354,13 +1842,65 @@ const file_holdfast_findings_v1_groups_proto_rawDesc = "" +
 	"\b_indexedB\n" +
 	"\n" +
 	"\b_waitingB\x11\n" +
-	"\x0f_not_understood2\xc0\x04\n" +
+	"\x0f_not_understood\"\xf0\x03\n" +
+	"\x18ListFindingTotalsRequest\x12\x1b\n" +
+	"\tgroup_uid\x18\x01 \x01(\tR\bgroupUid\x12A\n" +
+	"\x02by\x18\x02 \x01(\x0e21.holdfast.findings.v1.ListFindingTotalsRequest.ByR\x02by\x12>\n" +
+	"\n" +
+	"severities\x18\x03 \x03(\x0e2\x1e.holdfast.findings.v1.SeverityR\n" +
+	"severities\x12\x18\n" +
+	"\afixable\x18\x04 \x01(\bR\afixable\x12\x18\n" +
+	"\apackage\x18\x05 \x01(\tR\apackage\x12\x10\n" +
+	"\x03kev\x18\x06 \x01(\bR\x03kev\x12\x1b\n" +
+	"\tdue_times\x18\a \x01(\bR\bdueTimes\x12\x18\n" +
+	"\aoverdue\x18\b \x01(\bR\aoverdue\x12\x1b\n" +
+	"\tpage_size\x18\t \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\n" +
+	" \x01(\tR\tpageToken\x12\x19\n" +
+	"\border_by\x18\v \x01(\tR\aorderBy\x12\x12\n" +
+	"\x04skip\x18\f \x01(\x05R\x04skip\"L\n" +
+	"\x02By\x12\x12\n" +
+	"\x0eBY_UNSPECIFIED\x10\x00\x12\x0e\n" +
+	"\n" +
+	"BY_PACKAGE\x10\x01\x12\x14\n" +
+	"\x10BY_VULNERABILITY\x10\x02\x12\f\n" +
+	"\bBY_IMAGE\x10\x03\"\xbd\x02\n" +
+	"\x19ListFindingTotalsResponse\x12:\n" +
+	"\x06totals\x18\x01 \x03(\v2\".holdfast.findings.v1.FindingTotalR\x06totals\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
+	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
+	"totalCount\x88\x01\x01\x12\x18\n" +
+	"\askipped\x18\x04 \x01(\x05R\askipped\x12@\n" +
+	"\bcoverage\x18\x05 \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverage\x12*\n" +
+	"\x11due_times_unknown\x18\x06 \x01(\tR\x0fdueTimesUnknownB\x0e\n" +
+	"\f_total_count\"\x91\x04\n" +
+	"\fFindingTotal\x127\n" +
+	"\apackage\x18\x01 \x01(\v2\x1d.holdfast.findings.v1.PackageR\apackage\x12\x1f\n" +
+	"\vadvisory_id\x18\x02 \x01(\tR\n" +
+	"advisoryId\x12\x18\n" +
+	"\asummary\x18\x03 \x01(\tR\asummary\x129\n" +
+	"\x05image\x18\x04 \x01(\v2#.holdfast.findings.v1.AffectedImageR\x05image\x128\n" +
+	"\x04open\x18\x05 \x01(\v2$.holdfast.findings.v1.SeverityCountsR\x04open\x12\x10\n" +
+	"\x03kev\x18\x06 \x01(\x03R\x03kev\x12\x18\n" +
+	"\afixable\x18\a \x01(\x03R\afixable\x12\x1f\n" +
+	"\vimage_count\x18\b \x01(\x05R\n" +
+	"imageCount\x12#\n" +
+	"\rpackage_count\x18\t \x01(\x05R\fpackageCount\x12'\n" +
+	"\x0fadvised_version\x18\n" +
+	" \x01(\tR\x0eadvisedVersion\x12!\n" +
+	"\fadvisory_ids\x18\v \x03(\tR\vadvisoryIds\x12#\n" +
+	"\rpackage_names\x18\f \x03(\tR\fpackageNames\x125\n" +
+	"\bdue_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\adueTime2\x93\x06\n" +
 	"\x14GroupFindingsService\x12\xd4\x01\n" +
 	"\x11ListGroupFindings\x12..holdfast.findings.v1.ListGroupFindingsRequest\x1a/.holdfast.findings.v1.ListGroupFindingsResponse\"^\x82\xd3\xe4\x93\x02FZ\x17\x12\x15/findings/v1/findings\x12+/findings/v1/groups/{group_uid=**}/findings\x8a\xaf\xa8\xd2\x05\f\x12\n" +
 	"\n" +
 	"\x06\xc5\f\xfd\f\xee\x0e\x10\x01\x12\xbd\x01\n" +
 	"\n" +
 	"GetSummary\x12'.holdfast.findings.v1.GetSummaryRequest\x1a(.holdfast.findings.v1.GetSummaryResponse\"\\\x82\xd3\xe4\x93\x02DZ\x16\x12\x14/findings/v1/summary\x12*/findings/v1/groups/{group_uid=**}/summary\x8a\xaf\xa8\xd2\x05\f\x12\n" +
+	"\n" +
+	"\x06\xc5\f\xfd\f\xee\x0e\x10\x01\x12\xd0\x01\n" +
+	"\x11ListFindingTotals\x12..holdfast.findings.v1.ListFindingTotalsRequest\x1a/.holdfast.findings.v1.ListFindingTotalsResponse\"Z\x82\xd3\xe4\x93\x02BZ\x15\x12\x13/findings/v1/totals\x12)/findings/v1/groups/{group_uid=**}/totals\x8a\xaf\xa8\xd2\x05\f\x12\n" +
 	"\n" +
 	"\x06\xc5\f\xfd\f\xee\x0e\x10\x01\x12\x90\x01\n" +
 	"\bGetTrend\x12%.holdfast.findings.v1.GetTrendRequest\x1a\x1b.holdfast.findings.v1.Trend\"@\x82\xd3\xe4\x93\x02*\x12(/findings/v1/groups/{group_uid=**}/trend\x8a\xaf\xa8\xd2\x05\n" +
@@ -1379,66 +1919,82 @@ func file_holdfast_findings_v1_groups_proto_rawDescGZIP() []byte {
 	return file_holdfast_findings_v1_groups_proto_rawDescData
 }
 
-var file_holdfast_findings_v1_groups_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_holdfast_findings_v1_groups_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_holdfast_findings_v1_groups_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_holdfast_findings_v1_groups_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_holdfast_findings_v1_groups_proto_goTypes = []any{
 	(SummaryRow_Kind)(0),              // 0: holdfast.findings.v1.SummaryRow.Kind
-	(*ListGroupFindingsRequest)(nil),  // 1: holdfast.findings.v1.ListGroupFindingsRequest
-	(*ListGroupFindingsResponse)(nil), // 2: holdfast.findings.v1.ListGroupFindingsResponse
-	(*GetSummaryRequest)(nil),         // 3: holdfast.findings.v1.GetSummaryRequest
-	(*GetSummaryResponse)(nil),        // 4: holdfast.findings.v1.GetSummaryResponse
-	(*SummaryRow)(nil),                // 5: holdfast.findings.v1.SummaryRow
-	(*SeverityCounts)(nil),            // 6: holdfast.findings.v1.SeverityCounts
-	(*FindingCounts)(nil),             // 7: holdfast.findings.v1.FindingCounts
-	(*OpenFinding)(nil),               // 8: holdfast.findings.v1.OpenFinding
-	(*SummaryPoint)(nil),              // 9: holdfast.findings.v1.SummaryPoint
-	(*GetTrendRequest)(nil),           // 10: holdfast.findings.v1.GetTrendRequest
-	(*Trend)(nil),                     // 11: holdfast.findings.v1.Trend
-	(*TrendDay)(nil),                  // 12: holdfast.findings.v1.TrendDay
-	(Severity)(0),                     // 13: holdfast.findings.v1.Severity
-	(State)(0),                        // 14: holdfast.findings.v1.State
-	(*Finding)(nil),                   // 15: holdfast.findings.v1.Finding
-	(*AnswerCoverage)(nil),            // 16: holdfast.findings.v1.AnswerCoverage
-	(*durationpb.Duration)(nil),       // 17: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 18: google.protobuf.Timestamp
-	(*Coverage)(nil),                  // 19: holdfast.findings.v1.Coverage
+	(ListFindingTotalsRequest_By)(0),  // 1: holdfast.findings.v1.ListFindingTotalsRequest.By
+	(*ListGroupFindingsRequest)(nil),  // 2: holdfast.findings.v1.ListGroupFindingsRequest
+	(*ListGroupFindingsResponse)(nil), // 3: holdfast.findings.v1.ListGroupFindingsResponse
+	(*GetSummaryRequest)(nil),         // 4: holdfast.findings.v1.GetSummaryRequest
+	(*GetSummaryResponse)(nil),        // 5: holdfast.findings.v1.GetSummaryResponse
+	(*SummaryRow)(nil),                // 6: holdfast.findings.v1.SummaryRow
+	(*SeverityCounts)(nil),            // 7: holdfast.findings.v1.SeverityCounts
+	(*FindingCounts)(nil),             // 8: holdfast.findings.v1.FindingCounts
+	(*OpenFinding)(nil),               // 9: holdfast.findings.v1.OpenFinding
+	(*SummaryPoint)(nil),              // 10: holdfast.findings.v1.SummaryPoint
+	(*GetTrendRequest)(nil),           // 11: holdfast.findings.v1.GetTrendRequest
+	(*Trend)(nil),                     // 12: holdfast.findings.v1.Trend
+	(*TrendDay)(nil),                  // 13: holdfast.findings.v1.TrendDay
+	(*ListFindingTotalsRequest)(nil),  // 14: holdfast.findings.v1.ListFindingTotalsRequest
+	(*ListFindingTotalsResponse)(nil), // 15: holdfast.findings.v1.ListFindingTotalsResponse
+	(*FindingTotal)(nil),              // 16: holdfast.findings.v1.FindingTotal
+	(Severity)(0),                     // 17: holdfast.findings.v1.Severity
+	(State)(0),                        // 18: holdfast.findings.v1.State
+	(*Finding)(nil),                   // 19: holdfast.findings.v1.Finding
+	(*AnswerCoverage)(nil),            // 20: holdfast.findings.v1.AnswerCoverage
+	(*durationpb.Duration)(nil),       // 21: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 22: google.protobuf.Timestamp
+	(*Coverage)(nil),                  // 23: holdfast.findings.v1.Coverage
+	(*Package)(nil),                   // 24: holdfast.findings.v1.Package
+	(*AffectedImage)(nil),             // 25: holdfast.findings.v1.AffectedImage
 }
 var file_holdfast_findings_v1_groups_proto_depIdxs = []int32{
-	13, // 0: holdfast.findings.v1.ListGroupFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
-	14, // 1: holdfast.findings.v1.ListGroupFindingsRequest.states:type_name -> holdfast.findings.v1.State
-	15, // 2: holdfast.findings.v1.ListGroupFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
-	16, // 3: holdfast.findings.v1.ListGroupFindingsResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
-	5,  // 4: holdfast.findings.v1.GetSummaryResponse.rows:type_name -> holdfast.findings.v1.SummaryRow
-	7,  // 5: holdfast.findings.v1.GetSummaryResponse.total:type_name -> holdfast.findings.v1.FindingCounts
-	9,  // 6: holdfast.findings.v1.GetSummaryResponse.series:type_name -> holdfast.findings.v1.SummaryPoint
-	16, // 7: holdfast.findings.v1.GetSummaryResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	17, // 0: holdfast.findings.v1.ListGroupFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
+	18, // 1: holdfast.findings.v1.ListGroupFindingsRequest.states:type_name -> holdfast.findings.v1.State
+	19, // 2: holdfast.findings.v1.ListGroupFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
+	20, // 3: holdfast.findings.v1.ListGroupFindingsResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	6,  // 4: holdfast.findings.v1.GetSummaryResponse.rows:type_name -> holdfast.findings.v1.SummaryRow
+	8,  // 5: holdfast.findings.v1.GetSummaryResponse.total:type_name -> holdfast.findings.v1.FindingCounts
+	10, // 6: holdfast.findings.v1.GetSummaryResponse.series:type_name -> holdfast.findings.v1.SummaryPoint
+	20, // 7: holdfast.findings.v1.GetSummaryResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
 	0,  // 8: holdfast.findings.v1.SummaryRow.kind:type_name -> holdfast.findings.v1.SummaryRow.Kind
-	7,  // 9: holdfast.findings.v1.SummaryRow.counts:type_name -> holdfast.findings.v1.FindingCounts
-	6,  // 10: holdfast.findings.v1.FindingCounts.now:type_name -> holdfast.findings.v1.SeverityCounts
-	8,  // 11: holdfast.findings.v1.FindingCounts.oldest:type_name -> holdfast.findings.v1.OpenFinding
-	17, // 12: holdfast.findings.v1.FindingCounts.mean_time_to_fix:type_name -> google.protobuf.Duration
-	6,  // 13: holdfast.findings.v1.FindingCounts.overdue:type_name -> holdfast.findings.v1.SeverityCounts
-	18, // 14: holdfast.findings.v1.OpenFinding.open_time:type_name -> google.protobuf.Timestamp
-	18, // 15: holdfast.findings.v1.SummaryPoint.time:type_name -> google.protobuf.Timestamp
-	6,  // 16: holdfast.findings.v1.SummaryPoint.counts:type_name -> holdfast.findings.v1.SeverityCounts
-	12, // 17: holdfast.findings.v1.Trend.days:type_name -> holdfast.findings.v1.TrendDay
-	16, // 18: holdfast.findings.v1.Trend.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
-	18, // 19: holdfast.findings.v1.TrendDay.day:type_name -> google.protobuf.Timestamp
-	18, // 20: holdfast.findings.v1.TrendDay.time:type_name -> google.protobuf.Timestamp
-	6,  // 21: holdfast.findings.v1.TrendDay.open:type_name -> holdfast.findings.v1.SeverityCounts
-	17, // 22: holdfast.findings.v1.TrendDay.mean_age:type_name -> google.protobuf.Duration
-	19, // 23: holdfast.findings.v1.TrendDay.packages:type_name -> holdfast.findings.v1.Coverage
-	1,  // 24: holdfast.findings.v1.GroupFindingsService.ListGroupFindings:input_type -> holdfast.findings.v1.ListGroupFindingsRequest
-	3,  // 25: holdfast.findings.v1.GroupFindingsService.GetSummary:input_type -> holdfast.findings.v1.GetSummaryRequest
-	10, // 26: holdfast.findings.v1.GroupFindingsService.GetTrend:input_type -> holdfast.findings.v1.GetTrendRequest
-	2,  // 27: holdfast.findings.v1.GroupFindingsService.ListGroupFindings:output_type -> holdfast.findings.v1.ListGroupFindingsResponse
-	4,  // 28: holdfast.findings.v1.GroupFindingsService.GetSummary:output_type -> holdfast.findings.v1.GetSummaryResponse
-	11, // 29: holdfast.findings.v1.GroupFindingsService.GetTrend:output_type -> holdfast.findings.v1.Trend
-	27, // [27:30] is the sub-list for method output_type
-	24, // [24:27] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	8,  // 9: holdfast.findings.v1.SummaryRow.counts:type_name -> holdfast.findings.v1.FindingCounts
+	7,  // 10: holdfast.findings.v1.FindingCounts.now:type_name -> holdfast.findings.v1.SeverityCounts
+	9,  // 11: holdfast.findings.v1.FindingCounts.oldest:type_name -> holdfast.findings.v1.OpenFinding
+	21, // 12: holdfast.findings.v1.FindingCounts.mean_time_to_fix:type_name -> google.protobuf.Duration
+	7,  // 13: holdfast.findings.v1.FindingCounts.overdue:type_name -> holdfast.findings.v1.SeverityCounts
+	22, // 14: holdfast.findings.v1.OpenFinding.open_time:type_name -> google.protobuf.Timestamp
+	22, // 15: holdfast.findings.v1.SummaryPoint.time:type_name -> google.protobuf.Timestamp
+	7,  // 16: holdfast.findings.v1.SummaryPoint.counts:type_name -> holdfast.findings.v1.SeverityCounts
+	13, // 17: holdfast.findings.v1.Trend.days:type_name -> holdfast.findings.v1.TrendDay
+	20, // 18: holdfast.findings.v1.Trend.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	22, // 19: holdfast.findings.v1.TrendDay.day:type_name -> google.protobuf.Timestamp
+	22, // 20: holdfast.findings.v1.TrendDay.time:type_name -> google.protobuf.Timestamp
+	7,  // 21: holdfast.findings.v1.TrendDay.open:type_name -> holdfast.findings.v1.SeverityCounts
+	21, // 22: holdfast.findings.v1.TrendDay.mean_age:type_name -> google.protobuf.Duration
+	23, // 23: holdfast.findings.v1.TrendDay.packages:type_name -> holdfast.findings.v1.Coverage
+	1,  // 24: holdfast.findings.v1.ListFindingTotalsRequest.by:type_name -> holdfast.findings.v1.ListFindingTotalsRequest.By
+	17, // 25: holdfast.findings.v1.ListFindingTotalsRequest.severities:type_name -> holdfast.findings.v1.Severity
+	16, // 26: holdfast.findings.v1.ListFindingTotalsResponse.totals:type_name -> holdfast.findings.v1.FindingTotal
+	20, // 27: holdfast.findings.v1.ListFindingTotalsResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	24, // 28: holdfast.findings.v1.FindingTotal.package:type_name -> holdfast.findings.v1.Package
+	25, // 29: holdfast.findings.v1.FindingTotal.image:type_name -> holdfast.findings.v1.AffectedImage
+	7,  // 30: holdfast.findings.v1.FindingTotal.open:type_name -> holdfast.findings.v1.SeverityCounts
+	22, // 31: holdfast.findings.v1.FindingTotal.due_time:type_name -> google.protobuf.Timestamp
+	2,  // 32: holdfast.findings.v1.GroupFindingsService.ListGroupFindings:input_type -> holdfast.findings.v1.ListGroupFindingsRequest
+	4,  // 33: holdfast.findings.v1.GroupFindingsService.GetSummary:input_type -> holdfast.findings.v1.GetSummaryRequest
+	14, // 34: holdfast.findings.v1.GroupFindingsService.ListFindingTotals:input_type -> holdfast.findings.v1.ListFindingTotalsRequest
+	11, // 35: holdfast.findings.v1.GroupFindingsService.GetTrend:input_type -> holdfast.findings.v1.GetTrendRequest
+	3,  // 36: holdfast.findings.v1.GroupFindingsService.ListGroupFindings:output_type -> holdfast.findings.v1.ListGroupFindingsResponse
+	5,  // 37: holdfast.findings.v1.GroupFindingsService.GetSummary:output_type -> holdfast.findings.v1.GetSummaryResponse
+	15, // 38: holdfast.findings.v1.GroupFindingsService.ListFindingTotals:output_type -> holdfast.findings.v1.ListFindingTotalsResponse
+	12, // 39: holdfast.findings.v1.GroupFindingsService.GetTrend:output_type -> holdfast.findings.v1.Trend
+	36, // [36:40] is the sub-list for method output_type
+	32, // [32:36] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_groups_proto_init() }
@@ -1450,13 +2006,14 @@ func file_holdfast_findings_v1_groups_proto_init() {
 	file_holdfast_findings_v1_groups_proto_msgTypes[1].OneofWrappers = []any{}
 	file_holdfast_findings_v1_groups_proto_msgTypes[3].OneofWrappers = []any{}
 	file_holdfast_findings_v1_groups_proto_msgTypes[11].OneofWrappers = []any{}
+	file_holdfast_findings_v1_groups_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_findings_v1_groups_proto_rawDesc), len(file_holdfast_findings_v1_groups_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   12,
+			NumEnums:      2,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	GroupFindingsService_ListGroupFindings_FullMethodName = "/holdfast.findings.v1.GroupFindingsService/ListGroupFindings"
 	GroupFindingsService_GetSummary_FullMethodName        = "/holdfast.findings.v1.GroupFindingsService/GetSummary"
+	GroupFindingsService_ListFindingTotals_FullMethodName = "/holdfast.findings.v1.GroupFindingsService/ListFindingTotals"
 	GroupFindingsService_GetTrend_FullMethodName          = "/holdfast.findings.v1.GroupFindingsService/GetTrend"
 )
 
@@ -42,6 +43,10 @@ type GroupFindingsServiceClient interface {
 	// days. It counts findings of tags: a vulnerability and a package name count once for
 	// each tag, in whatever version the images of the tag contain the package.
 	GetSummary(ctx context.Context, in *GetSummaryRequest, opts ...grpc.CallOption) (*GetSummaryResponse, error)
+	// ListFindingTotals returns the open findings of the images in a group and below it, or
+	// in a repo, added up by package, by vulnerability or by image, the most urgent first, a
+	// page at a time. It includes only images and advisories that the caller may list.
+	ListFindingTotals(ctx context.Context, in *ListFindingTotalsRequest, opts ...grpc.CallOption) (*ListFindingTotalsResponse, error)
 	// GetTrend returns the counts of the findings of a group and everything below it, a
 	// count for each of the last days. The counts are made every hour, and the last one
 	// on each day is kept for two years. They include all images of the group and all
@@ -79,6 +84,16 @@ func (c *groupFindingsServiceClient) GetSummary(ctx context.Context, in *GetSumm
 	return out, nil
 }
 
+func (c *groupFindingsServiceClient) ListFindingTotals(ctx context.Context, in *ListFindingTotalsRequest, opts ...grpc.CallOption) (*ListFindingTotalsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListFindingTotalsResponse)
+	err := c.cc.Invoke(ctx, GroupFindingsService_ListFindingTotals_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *groupFindingsServiceClient) GetTrend(ctx context.Context, in *GetTrendRequest, opts ...grpc.CallOption) (*Trend, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Trend)
@@ -107,6 +122,10 @@ type GroupFindingsServiceServer interface {
 	// days. It counts findings of tags: a vulnerability and a package name count once for
 	// each tag, in whatever version the images of the tag contain the package.
 	GetSummary(context.Context, *GetSummaryRequest) (*GetSummaryResponse, error)
+	// ListFindingTotals returns the open findings of the images in a group and below it, or
+	// in a repo, added up by package, by vulnerability or by image, the most urgent first, a
+	// page at a time. It includes only images and advisories that the caller may list.
+	ListFindingTotals(context.Context, *ListFindingTotalsRequest) (*ListFindingTotalsResponse, error)
 	// GetTrend returns the counts of the findings of a group and everything below it, a
 	// count for each of the last days. The counts are made every hour, and the last one
 	// on each day is kept for two years. They include all images of the group and all
@@ -129,6 +148,9 @@ func (UnimplementedGroupFindingsServiceServer) ListGroupFindings(context.Context
 }
 func (UnimplementedGroupFindingsServiceServer) GetSummary(context.Context, *GetSummaryRequest) (*GetSummaryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSummary not implemented")
+}
+func (UnimplementedGroupFindingsServiceServer) ListFindingTotals(context.Context, *ListFindingTotalsRequest) (*ListFindingTotalsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListFindingTotals not implemented")
 }
 func (UnimplementedGroupFindingsServiceServer) GetTrend(context.Context, *GetTrendRequest) (*Trend, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetTrend not implemented")
@@ -190,6 +212,24 @@ func _GroupFindingsService_GetSummary_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _GroupFindingsService_ListFindingTotals_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListFindingTotalsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GroupFindingsServiceServer).ListFindingTotals(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: GroupFindingsService_ListFindingTotals_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GroupFindingsServiceServer).ListFindingTotals(ctx, req.(*ListFindingTotalsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _GroupFindingsService_GetTrend_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetTrendRequest)
 	if err := dec(in); err != nil {
@@ -222,6 +262,10 @@ var GroupFindingsService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetSummary",
 			Handler:    _GroupFindingsService_GetSummary_Handler,
+		},
+		{
+			MethodName: "ListFindingTotals",
+			Handler:    _GroupFindingsService_ListFindingTotals_Handler,
 		},
 		{
 			MethodName: "GetTrend",

@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inventory"
 	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
+	"github.com/holdfast-dev/holdfast/internal/vuln/report"
 	"github.com/holdfast-dev/holdfast/internal/vuln/trend"
 )
 
@@ -52,6 +53,7 @@ type Services struct {
 	Blast      *blast.Service
 	Inventory  *inventory.Service
 	Trends     *trend.Service
+	Reports    *report.Service
 	Search     *search.Service
 	Operator   *status.Service
 }
@@ -93,6 +95,7 @@ func Register(r grpc.ServiceRegistrar, services Services, cfg Config) {
 	vulnapi.Register(r, vulnapi.Services{
 		Advisory: services.Advisory, Findings: services.Findings, Policy: services.Policy,
 		Blast: services.Blast, Inventory: services.Inventory, Trends: services.Trends,
+		Reports: services.Reports,
 	}, cfg.Dir)
 	s := &server{events: services.Events, operator: services.Operator, cfg: cfg, encoder: &wire.Encoder{}}
 	eventspb.RegisterSubscriptionsServiceServer(r, s)

@@ -1,6 +1,7 @@
 package imagedb_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -92,6 +93,59 @@ var imagePromises = map[string]func(t *testing.T, s *vulntest.Store){
 		testkit.Must(t, err)
 		if oldest, err := s.OldestQueued(t.Context()); oldest.IsZero() || err != nil {
 			t.Errorf("with one image left: %v, %v", oldest, err)
+		}
+	},
+	"the end of the backlog is estimated from the images that were taken": func(t *testing.T, s *vulntest.Store) {
+		start, now := s.Time().Truncate(time.Second), s.Time().Truncate(time.Second)
+		s.Now = func() time.Time { return now }
+		org := iamtest.AddGroup(t, s.IAMStore, "", "org").UID
+		repo := registrytest.AddRepo(t, s.RegistryStore, org, "app")
+		idle := iamtest.AddGroup(t, s.IAMStore, "", "idle").UID
+		want := func(what string, end time.Time, orgs ...resource.UID) {
+			t.Helper()
+			if got, err := s.BacklogEnd(t.Context(), orgs); !got.Equal(end) || err != nil {
+				t.Errorf("%s: %v, %v, want %v", what, got, err, end)
+			}
+		}
+		none := time.Time{}
+		want("without images", none, org)
+		for i := range 30 {
+			registrytest.PushRunnable(t, s.RegistryStore, repo, fmt.Sprint(i))
+		}
+		want("before an image was taken", none, org)
+		take := func(n int) {
+			t.Helper()
+			for range n {
+				_, err := vulntest.SettleImage(t.Context(), s.DB, *registrytest.TakeImage(t, s.ImageStore, nil))
+				testkit.Must(t, err)
+			}
+		}
+		take(10)
+		now = start.Add(4 * time.Second)
+		want("after four seconds", none, org)
+		now = start.Add(20 * time.Second)
+		want("after 20 seconds, with 20 images left", now.Add(40*time.Second), org)
+		want("with an organization that has no images", now.Add(40*time.Second), org, idle)
+		want("of that organization", none, idle)
+		registrytest.PushRunnable(t, s.RegistryStore, registrytest.AddRepo(t, s.RegistryStore, idle, "app"), "late")
+		want("with an organization whose image waits", none, org, idle)
+		now = start.Add(80 * time.Second)
+		take(6) // a new period begins, and one of these images is in the other organization
+		now = start.Add(105 * time.Second)
+		want("in the second period, with 15 images left", now.Add(105*time.Second), org)
+		now = start.Add(10 * time.Minute)
+		want("long after the last image", none, org)
+		take(10)
+		now = now.Add(10 * time.Second)
+		want("after a pause, with 5 images left", now.Add(5*time.Second), org)
+		testkit.Must(t, s.SweepCosts(t.Context()))
+		want("after a sweep", now.Add(5*time.Second), org)
+		now = start.Add(2 * time.Hour)
+		testkit.Must(t, s.SweepCosts(t.Context()))
+		var left int
+		testkit.Must(t, s.Row(t.Context(), `SELECT count(*) FROM inspection_rates`, nil, &left))
+		if left != 0 {
+			t.Errorf("%d old rates are left", left)
 		}
 	},
 	"no two organizations share a chunk": func(t *testing.T, s *vulntest.Store) {

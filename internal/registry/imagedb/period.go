@@ -48,9 +48,36 @@ func (s *Store) TagPeriods(ctx context.Context, under []resource.UID, since int6
 			return nil, err
 		}
 	}
+	return s.finish(ctx, &p)
+}
+
+// TagPeriodsOf is like TagPeriods, for the tags of a repo with the given names.
+func (s *Store) TagPeriodsOf(
+	ctx context.Context, repo resource.UID, names []string, since int64, most int,
+) ([]TagPeriod, error) {
+	p := periods{since: since, most: most}
+	text, args := selectPeriodsOf(s.Engine, repo, names)
+	if err := s.Rows(ctx, text, args, func(row store.Scanner) (bool, error) { return false, p.scan(row) }); err != nil {
+		return nil, err
+	}
+	return s.finish(ctx, &p)
+}
+
+// selectPeriodsOf returns the statement that TagPeriodsOf runs.
+func selectPeriodsOf(e engine.Engine, repo resource.UID, names []string) (text string, args []any) {
+	q := store.Query{Engine: e}
+	text = `SELECT r.uid, h.seq, h.name, h.digest, h.at_ms, i.state, i.indexed_ms, i.number
+		FROM ` + e.Unnest(&q, names) + ` AS s CROSS JOIN ` + registrydb.RepoRows + ` AS r
+		CROSS JOIN ` + registrydb.TagHistoryRows + ` AS h LEFT JOIN images AS i ON i.repo = h.repo AND i.digest = h.digest
+		WHERE r.uid = ` + q.Arg(string(repo)) + ` AND h.repo = r.seg AND h.name = s.v ORDER BY h.name, h.seq`
+	return text, q.Args
+}
+
+// finish returns the collected periods with their images.
+func (s *Store) finish(ctx context.Context, p *periods) ([]TagPeriod, error) {
 	p.flush()
-	if len(p.finished) > most {
-		return nil, TooManyImages(most)
+	if len(p.finished) > p.most {
+		return nil, TooManyImages(p.most)
 	}
 	return p.finished, s.addChildren(ctx, p.finished)
 }

@@ -31,15 +31,21 @@ func TestPlans(t *testing.T) {
 				})
 			}
 			plantest.Insert(t, db, "images", images...)
-			var refs, tags [][]any
+			var refs, tags, history [][]any
 			for i := range 500 {
 				refs = append(refs, []any{store.Segment(repo), fmt.Sprintf("d%d", 500+i), nil, fmt.Sprintf("d%d", i)})
 				tag := repo.NewChild()
 				tags = append(tags, append(store.TreeColumns(tag), fmt.Sprintf("t%d", i), fmt.Sprintf("d%d", 500+i), 0, false,
 					"", 0, 0))
+				history = append(history, []any{store.Segment(repo), fmt.Sprintf("t%d", i), fmt.Sprintf("d%d", i), "", i})
 			}
 			plantest.Insert(t, db, "manifest_refs", refs...)
 			plantest.Insert(t, db, "tags", tags...)
+			if err := db.Write(t.Context(), func(x *store.Tx) error {
+				return x.InsertRows(t.Context(), `INSERT INTO tag_history (repo, name, digest, actor, at_ms)`, history, ``)
+			}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	t.Run("sqlite", func(t *testing.T) {
@@ -85,6 +91,8 @@ func tagged(db *store.DB, repo resource.UID) (all []plantest.Shape) {
 	add("tags of manifests", text, args, "manifest_refs_child", "tags_parent_digest")
 	text, args = selectPastTags(db.Engine, numbers)
 	add("past tags of images", text, args, "images_number", "manifest_refs_child", "tag_history_digest")
+	text, args = selectPeriodsOf(db.Engine, repo, []string{"t1"})
+	add("periods of tags", text, args, "tag_history_name")
 	q := store.Query{Engine: db.Engine}
 	text = selectListedImages(db.Engine, &q, numbers)
 	add("images of tags", text, q.Args, "manifest_refs_digest")

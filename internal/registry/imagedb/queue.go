@@ -66,6 +66,11 @@ func (s *Store) take(ctx context.Context, q QueuedImage, life time.Duration) (ta
 		if taken = n == 1; err != nil || !taken {
 			return err
 		}
+		if !q.Again && q.Tries == 0 {
+			if err := t.countTaken(ctx, q.root); err != nil {
+				return err
+			}
+		}
 		return t.charge(ctx, tenant, minCost)
 	})
 	return taken, err

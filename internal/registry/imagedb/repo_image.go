@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
@@ -98,23 +99,30 @@ type UnknownCount struct {
 	Waiting       int // images that wait for their inspection
 	NotUnderstood int // images that could not be inspected
 	Numbered      int // images among them with a number, because they were inspected before or have SBOMs
+
+	Oldest time.Time // when the first of the waiting images was pushed; zero if none waits
 }
 
 // UnknownImages counts the images in groups or repos whose packages are unknown.
 func (s *Store) UnknownImages(ctx context.Context, reach []resource.UID) (c UnknownCount, _ error) {
 	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT i.uid, i.state, count(*), count(i.number) FROM %s AS s CROSS JOIN images AS i
-		WHERE i.root = s.v AND (i.state = 0 OR i.state = 2) GROUP BY i.uid, i.state`, s.Engine.Unnest(&q, rootsOf(reach)))
+	text := fmt.Sprintf(`SELECT i.uid, i.state, count(*), count(i.number), min(i.update_ms) FROM %s AS s
+		CROSS JOIN images AS i WHERE i.root = s.v AND (i.state = 0 OR i.state = 2) GROUP BY i.uid, i.state`,
+		s.Engine.Unnest(&q, rootsOf(reach)))
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var repo resource.UID
 		var state registry.ImageState
 		var n, numbered int
-		if err := row.Scan(&repo, &state, &n, &numbered); err != nil || !store.Covered(reach, repo) {
+		var first int64
+		if err := row.Scan(&repo, &state, &n, &numbered, &first); err != nil || !store.Covered(reach, repo) {
 			return false, err
 		}
 		c.Numbered += numbered
 		if state == registry.ImageWaiting {
 			c.Waiting += n
+			if t := store.FromMS(first); c.Oldest.IsZero() || t.Before(c.Oldest) {
+				c.Oldest = t
+			}
 		} else {
 			c.NotUnderstood += n
 		}

@@ -171,10 +171,14 @@ func (s *Store) RememberCosts(ctx context.Context, q QueuedImage, version int, c
 	})
 }
 
-// SweepCosts removes old costs of layers, and positions that have no effect because the queue is at a higher one.
+// SweepCosts removes old costs of layers, old rates, and positions that have no effect because the queue is at a higher
+// one.
 func (s *Store) SweepCosts(ctx context.Context) error {
 	if _, err := s.Exec(ctx, `DELETE FROM layer_costs WHERE update_ms < $1`,
 		store.MS(s.Time().Add(-keepCosts))); err != nil {
+		return err
+	}
+	if err := s.sweepRates(ctx); err != nil {
 		return err
 	}
 	_, err := s.Exec(ctx, `DELETE FROM inspection_shares WHERE tenant <> 0

@@ -20,6 +20,7 @@ type TaggedImage struct {
 	Digest string
 	State  registry.ImageState
 	Number int64 // number of the image; -1 if it has none
+	Pushed int64 // when an image that waits for its inspection was pushed, in milliseconds; 0 for other images
 }
 
 // TaggedImages returns the images in groups and repos that a tag points to, each once. A manifest that turned out not
@@ -30,7 +31,7 @@ func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int
 	for _, root := range under {
 		var indexes []int64 // segments of the tags that do not point to an image; they may point to an index
 		below, above := registrydb.Below(root)
-		err := s.Rows(ctx, `SELECT t.seg, t.parent, t.digest, i.state, i.number FROM `+registrydb.TagRows+` AS t
+		err := s.Rows(ctx, `SELECT t.seg, t.parent, t.digest, i.state, i.number, i.update_ms FROM `+registrydb.TagRows+` AS t
 			LEFT JOIN images AS i
 			ON i.repo = t.parent AND i.digest = t.digest WHERE t.uid > $1 AND t.uid < $2`, []any{below, above},
 			func(row store.Scanner) (bool, error) {
@@ -60,9 +61,9 @@ func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int
 // selectListedImages returns the statement that selects the images in the indexes to which tags point. An image that
 // several of these indexes list is selected once.
 func selectListedImages(e engine.Engine, q *store.Query, tags []int64) string {
-	return `SELECT b.origin, i.repo, i.digest, i.state, i.number FROM ` + registrydb.ManifestsBelow(`SELECT 0 AS origin,
-			t.parent AS repo, t.digest AS digest FROM `+e.Unnest(q, tags)+` AS s CROSS JOIN `+registrydb.TagRows+` AS t
-			WHERE t.seg = s.v`) + ` AS b
+	return `SELECT b.origin, i.repo, i.digest, i.state, i.number, i.update_ms FROM ` +
+		registrydb.ManifestsBelow(`SELECT 0 AS origin, t.parent AS repo, t.digest AS digest
+			FROM `+e.Unnest(q, tags)+` AS s CROSS JOIN `+registrydb.TagRows+` AS t WHERE t.seg = s.v`) + ` AS b
 		CROSS JOIN images AS i WHERE i.repo = b.repo AND i.digest = b.digest`
 }
 
@@ -98,8 +99,8 @@ type taggedImages struct {
 // scan adds the image in a row, and stores the segment of the tag in tag. It reports false if the row has no image.
 func (t *taggedImages) scan(row store.Scanner, tag *int64) (bool, error) {
 	var key imageKey
-	var state, number *int64
-	if err := row.Scan(tag, &key.repo, &key.digest, &state, &number); err != nil || state == nil {
+	var state, number, updated *int64
+	if err := row.Scan(tag, &key.repo, &key.digest, &state, &number, &updated); err != nil || state == nil {
 		return false, err
 	}
 	if t.seen[key] || registry.ImageState(*state) == registry.ImageNone && number == nil {
@@ -112,6 +113,9 @@ func (t *taggedImages) scan(row store.Scanner, tag *int64) (bool, error) {
 	i := TaggedImage{Digest: key.digest, State: registry.ImageState(*state), Number: -1}
 	if number != nil {
 		i.Number = *number
+	}
+	if i.State == registry.ImageWaiting {
+		i.Pushed = *updated
 	}
 	t.repos[key.repo] = append(t.repos[key.repo], len(t.images))
 	t.images = append(t.images, i)

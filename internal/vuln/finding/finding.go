@@ -40,6 +40,9 @@ type Finding struct {
 	OpenedBy         string       // source of the change that opened it: a feed and its revision, import, api, or image
 	Closing                       // set if State is StateClosed
 
+	DueTime time.Time // when an open finding of a tag must be fixed; zero if there is no limit, or if it was not computed
+	Overdue bool      // whether DueTime has passed
+
 	Claims [][]string // names by which exceptions select the finding; see the function Claims
 }
 

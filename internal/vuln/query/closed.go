@@ -1,7 +1,6 @@
 package query
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,7 +101,7 @@ func (s *Service) closed(
 			}
 		}
 	}
-	folded := fold(ended, open)
+	folded := finding.Fold(ended, open)
 	return folded, s.addRecords(ctx, pointers(folded), true)
 }
 
@@ -130,47 +129,6 @@ func (y stay) ended(
 		found = append(found, v)
 	}
 	return found
-}
-
-// fold merges findings that are in any version of the same package and share a name. It keeps the finding that ended
-// last. It leaves out findings that are open.
-func fold(ended, open []finding.Finding) (kept []finding.Finding) {
-	type name struct{ ecosystem, pkg, id string }
-	const isOpen = -1
-	seen := map[name]int{} // index in kept, or isOpen
-	keys := func(v finding.Finding) (keys []name) {
-		for _, id := range append([]string{v.ID}, v.Aliases...) {
-			keys = append(keys, name{v.Package.Ecosystem, v.Package.Name, id})
-		}
-		return keys
-	}
-	for _, v := range open {
-		for _, key := range keys(v) {
-			seen[key] = isOpen
-		}
-	}
-	slices.SortStableFunc(ended, func(a, b finding.Finding) int {
-		return cmp.Or(b.CloseTime.Compare(a.CloseTime), cmp.Compare(a.Key(), b.Key()))
-	})
-	for _, v := range ended {
-		into := len(kept)
-		for _, key := range keys(v) {
-			if pos, ok := seen[key]; ok {
-				into = min(into, pos)
-			}
-		}
-		for _, key := range keys(v) {
-			seen[key] = into
-		}
-		switch {
-		case into == isOpen:
-		case into == len(kept):
-			kept = append(kept, v)
-		case v.FirstSeen.Before(kept[into].FirstSeen):
-			kept[into].FirstSeen, kept[into].OpenedBy = v.FirstSeen, v.OpenedBy
-		}
-	}
-	return kept
 }
 
 // stays returns the periods in which a tag pointed to earlier images, the latest first. incomplete says why some are

@@ -59,7 +59,7 @@ func (g *game) checkCompare(ctx context.Context, t *testing.T, name string) {
 	for range 30 {
 		a, b := images[g.rng.IntN(len(images))], images[g.rng.IntN(len(images))]
 		pair := query.Pair{From: query.PastImage{Image: a}, To: query.PastImage{Image: b}}
-		got, err := readAll(func(p page.Params) (page.Page[query.Change], error) {
+		got, err := readAll(func(p page.Params) (page.Page[finding.Change], error) {
 			c, err := g.service.Compare(ctx, pair, p)
 			return c.Page, err
 		})
@@ -83,7 +83,7 @@ func (g *game) checkCompare(ctx context.Context, t *testing.T, name string) {
 }
 
 // changeText returns the text of a change, in the form that expectedChanges uses.
-func changeText(c query.Change) string {
+func changeText(c finding.Change) string {
 	versions := func(packages []registry.Package) string {
 		var texts []string
 		for _, p := range packages {
@@ -116,7 +116,7 @@ func (g *game) expectedChanges(from, to []inspect.Package, sees []resource.UID) 
 		}
 		return out
 	}
-	add := func(a, b map[key][]string, added, removed, both query.ChangeKind, unchanged bool) {
+	add := func(a, b map[key][]string, added, removed, both finding.ChangeKind, unchanged bool) {
 		keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
 		slices.SortFunc(keys, func(x, y key) int { return strings.Compare(x.ecosystem+" "+x.name, y.ecosystem+" "+y.name) })
 		for _, k := range slices.Compact(keys) {
@@ -134,14 +134,14 @@ func (g *game) expectedChanges(from, to []inspect.Package, sees []resource.UID) 
 		}
 	}
 	every := func(inspect.Package) bool { return true }
-	add(side(from, every), side(to, every), query.PackageAdded, query.PackageRemoved, query.PackageChanged, false)
+	add(side(from, every), side(to, every), finding.PackageAdded, finding.PackageRemoved, finding.PackageChanged, false)
 	for _, set := range g.aliasSets(sees, from, to) {
 		affected := func(p inspect.Package) bool {
 			return slices.ContainsFunc(set.advisories, func(a vuln.Advisory) bool {
 				return (key{set.ecosystem, set.name}) == keyOf(p) && affects(a, p)
 			})
 		}
-		add(side(from, affected), side(to, affected), query.FindingNew, query.FindingFixed, query.FindingRemaining, true)
+		add(side(from, affected), side(to, affected), finding.ChangeNew, finding.ChangeFixed, finding.ChangeRemaining, true)
 	}
 	slices.Sort(texts)
 	return texts

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
@@ -28,10 +29,13 @@ type AnswerCoverage struct {
 	Indexed       int // number of images whose packages are known
 	Waiting       int // number of images that wait for inspection
 	NotUnderstood int
-	Packages      Coverage // each version of a package counts once
+	Oldest        time.Time // when the first of the waiting images was pushed; zero if none waits
+	End           time.Time // when the waiting images are inspected, as an estimate; zero if it is not known
+	Packages      Coverage  // each version of a package counts once
 	PackageTime   time.Time
 	Extent        Extent
 	Feeds         []FeedVersion
+	NoDue         string // reason why List or ListGroup could not compute when findings must be fixed; "" if there is none
 }
 
 // A FeedVersion is the version of a source of advisories that the caller may list.
@@ -74,6 +78,15 @@ func (s *Service) completeCoverage(
 		})
 	}
 	return c, err
+}
+
+// addBacklogEnd estimates when the waiting images of an answer are inspected. The estimate depends on all images that
+// wait in the organizations, because images that were pushed earlier are inspected earlier.
+func (s *Service) addBacklogEnd(ctx context.Context, c *AnswerCoverage, reach []resource.UID) (err error) {
+	if c.Waiting > 0 {
+		c.End, err = s.images.BacklogEnd(ctx, finding.Organizations(reach))
+	}
+	return err
 }
 
 // extent returns how much was compared.
@@ -142,6 +155,10 @@ func (s *Service) CoverageOf(ctx context.Context, reach []resource.UID, byAdviso
 	}
 	c.Indexed, c.Waiting, c.NotUnderstood = images.Len()-unknown.Numbered, unknown.Waiting, unknown.NotUnderstood
 	c.Images, c.PackageTime = c.Indexed+c.Waiting+c.NotUnderstood, counted.time
+	c.Oldest = unknown.Oldest
+	if err := s.addBacklogEnd(ctx, &c, reach); err != nil {
+		return c, err
+	}
 	if c.Packages, err = s.countCovered(ctx, counted.kinds, seen); err != nil {
 		return c, err
 	}

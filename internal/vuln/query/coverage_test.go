@@ -3,9 +3,13 @@ package query_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
 // TestCoverageOfNewImages checks that the packages of a new image are added to the counts, each version once, and that
@@ -36,5 +40,49 @@ func TestCoverageOfNewImages(t *testing.T) {
 		}
 		must(t, g.DeleteManifest(ctx, repo.UID, last, nil))
 		check(7)
+	})
+}
+
+// TestCoverageOfTheBacklog checks that answers say since when images wait, and until when, if that is known.
+func TestCoverageOfTheBacklog(t *testing.T) {
+	t.Parallel()
+	eachGame(t, func(t *testing.T, g *game) {
+		start := time.Now().UTC().Truncate(time.Second)
+		now := start
+		for _, r := range g.replicas {
+			r.Now = func() time.Time { return now }
+		}
+		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
+		repo := g.aRepo(t, g.groups[0], "app")
+		check := func(waiting int, oldest, end time.Time) {
+			t.Helper()
+			_, listed, err := g.service.ListGroup(ctx, query.Place{Group: repo.UID}, query.Filter{}, page.Params{})
+			must(t, err)
+			_, sum, err := g.service.Summarize(ctx, query.Place{Group: g.groups[0]}, 1, page.Params{})
+			must(t, err)
+			whole, err := g.service.CoverageOf(ctx, []resource.UID{g.groups[0]}, true)
+			must(t, err)
+			for what, c := range map[string]query.AnswerCoverage{"list": listed, "summary": sum.Coverage, "images": whole} {
+				if c.Waiting != waiting || !c.Oldest.Equal(oldest) || !c.End.Equal(end) {
+					t.Errorf("%s: %d images wait since %v until %v, want %d, %v, %v", what, c.Waiting, c.Oldest, c.End, waiting,
+						oldest, end)
+				}
+			}
+		}
+		check(0, time.Time{}, time.Time{})
+		for _, word := range []string{"a0", "b0", "c0"} {
+			push(t, g.Store, repo, word)
+			now = now.Add(10 * time.Second)
+		}
+		check(3, start, time.Time{})
+		q, ok, err := imagedb.New(g.DB).ReserveImage(t.Context(), nil, time.Millisecond)
+		if err != nil || !ok {
+			t.Fatal("no image is due", err)
+		}
+		now = now.Add(10 * time.Second)
+		check(3, start, now.Add(30*time.Second))
+		must(t, imagedb.New(g.DB).PostponeImage(t.Context(), q, 0, ""))
+		g.settle(t)
+		check(0, time.Time{}, time.Time{})
 	})
 }

@@ -43,6 +43,7 @@ type GroupFinding struct {
 	FromSBOMs  bool            // whether an SBOM attached to one of the images lists the package
 	number     int64           // ID of the package
 	shown      []int64         // numbers of the images in SomeImages; set if an exception holds in some of the images
+	exceptedIn []int64         // numbers of the images in which an exception holds
 }
 
 // A groupSelection selects findings of a group. It is stored in page tokens.
@@ -54,53 +55,122 @@ type groupSelection struct {
 // groupFindingList orders findings in the same way as findingList.
 var groupFindingList = page.List{Kind: "group_findings", Fields: findingList.Fields, Default: findingList.Default}
 
+// A GroupAnswer contains the findings in the images of a group that a filter selects.
+type GroupAnswer struct {
+	Findings []GroupFinding // without the texts that Complete adds
+	Coverage AnswerCoverage
+
+	service  *Service
+	contents *groupContents
+	seen     []resource.UID
+}
+
 // ListGroup returns a page of the findings in all images of a group or repo that have a tag, directly or through an
 // index. There is one finding for each version of a package and each vulnerability, with the number of images. It uses
 // only images on which the caller has repo.list and vuln_report.list, and advisories on which the caller has
 // advisories.list. It returns fault.FailedPrecondition if there are too many images or findings.
 func (s *Service) ListGroup(
 	ctx context.Context, place Place, f Filter, p page.Params,
-) (zero page.Page[GroupFinding], _ AnswerCoverage, _ error) {
+) (got page.Page[GroupFinding], c AnswerCoverage, _ error) {
 	selected, req, err := page.Resume(s.pages, groupFindingList, groupSelection{place, f}, p)
 	if err != nil {
-		return zero, AnswerCoverage{}, err
+		return got, c, err
 	}
-	if err := selected.checkGroup(); err != nil {
-		return zero, AnswerCoverage{}, err
+	err = s.Group(ctx, selected.Place, selected.Filter, func(a GroupAnswer) error {
+		shown := page.Cut(a.Findings, req, GroupFinding.groupKey)
+		if err := a.Complete(ctx, shown.Items); err != nil {
+			return err
+		}
+		got, c = page.Finish(s.pages, req, shown), a.Coverage
+		return nil
+	})
+	return got, c, err
+}
+
+// Group calls use with the findings that ListGroup lists, in no order. Other expensive queries of the tenant wait until
+// use returns.
+func (s *Service) Group(ctx context.Context, place Place, f Filter, use func(GroupAnswer) error) error {
+	if err := f.checkGroup(); err != nil {
+		return err
 	}
-	reach, err := finding.Reach(ctx, s.authz, selected.Group, resource.RepoList, resource.ReportsList)
+	reach, err := finding.Reach(ctx, s.authz, place.Group, resource.RepoList, resource.ReportsList)
 	if err != nil {
-		return zero, AnswerCoverage{}, err
+		return err
 	}
 	seen, err := s.authz.Reach(ctx, resource.AdvisoriesList)
 	if err != nil {
-		return zero, AnswerCoverage{}, err
+		return err
 	}
 	done, err := s.turns.Wait(ctx, reach)
 	if err != nil {
-		return zero, AnswerCoverage{}, err
+		return err
 	}
 	defer done()
-	c, err := s.count(ctx, reach)
+	a := GroupAnswer{service: s, seen: seen}
+	if a.contents, err = s.count(ctx, reach); err != nil {
+		return err
+	}
+	if a.Coverage, err = s.groupCoverage(ctx, a.contents, seen); err != nil {
+		return err
+	}
+	if a.Findings, err = s.groupFindings(ctx, a.contents, seen, f); err != nil {
+		return err
+	}
+	if a.Coverage.NoDue, err = s.addGroupDue(ctx, f, a.Findings, reach, seen); err != nil {
+		return err
+	}
+	if a.Findings, err = s.judged(ctx, a.contents, a.Findings, f); err != nil {
+		return err
+	}
+	return use(a)
+}
+
+// Complete adds texts, images and the advice to findings of the answer.
+func (a GroupAnswer) Complete(ctx context.Context, findings []GroupFinding) error {
+	if err := a.service.complete(ctx, a.contents, findings); err != nil {
+		return err
+	}
+	return a.Advise(ctx, findings)
+}
+
+// Advise sets the advice of findings of the answer.
+func (a GroupAnswer) Advise(ctx context.Context, findings []GroupFinding) error {
+	return a.service.adviseGroup(ctx, a.contents, a.seen, findings)
+}
+
+// ImagesOf returns the numbers of the images in which each finding is open, by its index in findings.
+func (a GroupAnswer) ImagesOf(ctx context.Context, findings []GroupFinding) ([][]int64, error) {
+	var numbers, packages []int64
+	for _, i := range a.contents.images {
+		if a.contents.counts(i) {
+			numbers = append(numbers, i.Number)
+		}
+	}
+	for _, v := range findings {
+		packages = append(packages, v.number)
+	}
+	slices.Sort(packages)
+	having, err := a.service.packages.HavingEach(ctx, numbers, slices.Compact(packages))
 	if err != nil {
-		return zero, AnswerCoverage{}, err
+		return nil, err
 	}
-	covered, err := s.groupCoverage(ctx, c, seen)
-	if err != nil {
-		return zero, covered, err
+	open := make([][]int64, len(findings))
+	for i, v := range findings {
+		open[i] = having[v.number]
+		if len(v.exceptedIn) > 0 {
+			excepted := map[int64]bool{}
+			for _, n := range v.exceptedIn {
+				excepted[n] = true
+			}
+			open[i] = slices.DeleteFunc(slices.Clone(open[i]), func(n int64) bool { return excepted[n] })
+		}
 	}
-	findings, err := s.groupFindings(ctx, c, seen, selected.Filter)
-	if err != nil {
-		return zero, covered, err
-	}
-	if findings, err = s.judged(ctx, c, findings, selected.Filter); err != nil {
-		return zero, covered, err
-	}
-	got := page.Cut(findings, req, GroupFinding.groupKey)
-	if err := s.complete(ctx, c, got.Items); err != nil {
-		return zero, covered, err
-	}
-	return page.Finish(s.pages, req, got), covered, s.adviseGroup(ctx, c, seen, got.Items)
+	return open, nil
+}
+
+// Images returns the images with these numbers, by number and without packages.
+func (a GroupAnswer) Images(ctx context.Context, numbers []int64) (map[int64]AffectedImage, error) {
+	return a.service.imagesNumbered(ctx, numbers)
 }
 
 // checkGroup returns an error if a filter cannot be applied to a group.
@@ -245,10 +315,17 @@ func (s *Service) groupCoverage(
 			continue
 		case registry.ImageNotUnderstood:
 			g.NotUnderstood++
+		case registry.ImageWaiting:
+			if pushed := store.FromMS(i.Pushed); g.Oldest.IsZero() || pushed.Before(g.Oldest) {
+				g.Oldest = pushed
+			}
 		}
 		g.Images++
 	}
 	g.Waiting = g.Images - g.Indexed - g.NotUnderstood
+	if err = s.addBacklogEnd(ctx, &g, c.repos()); err != nil {
+		return g, err
+	}
 	if g.Packages, err = s.countKinds(ctx, c, seen); err != nil {
 		return g, err
 	}
@@ -312,7 +389,7 @@ func (s *Service) groupFindings(
 	byPackage := Filter{Fixable: f.Fixable, Package: f.Package}
 	for id, matched := range hits.ByPackage {
 		for _, mentions := range finding.ByVulnerability(matched, advisories) {
-			v := c.findingOf(id, finding.New(registry.ImagePackage{Package: known[id]}, mentions, advisories))
+			v := c.findingOf(id, finding.New(registry.ImagePackage{Package: known[id], ID: id}, mentions, advisories))
 			if byPackage.has(v.Finding) {
 				found = append(found, v)
 			}
@@ -451,7 +528,7 @@ func (s *Service) adviseGroup(ctx context.Context, c *groupContents, seen []reso
 	for id, matched := range hits.ByPackage {
 		for _, mentions := range finding.ByVulnerability(matched, advisories) {
 			found = append(found,
-				c.findingOf(id, finding.New(registry.ImagePackage{Package: known[id]}, mentions, advisories)))
+				c.findingOf(id, finding.New(registry.ImagePackage{Package: known[id], ID: id}, mentions, advisories)))
 		}
 	}
 	if err := s.judgeGroup(ctx, c, found, s.packages.Time()); err != nil {

@@ -105,7 +105,8 @@ func (j groupJudge) judge(ctx context.Context, v *GroupFinding, held *exception.
 	if len(open) == 0 && v.Excepted == v.Images {
 		v.State, v.Exception, v.ExceptionExpires = finding.StateExcepted, first.UID, first.ExpireTime
 	}
-	v.shown = append(latest(open), latest(excepted)...)
+	v.exceptedIn = excepted
+	v.shown = slices.Concat(latest(open), latest(excepted))
 	v.shown = v.shown[:min(len(v.shown), someImages)]
 	return nil
 }

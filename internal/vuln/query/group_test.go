@@ -69,6 +69,30 @@ type tagGame struct {
 	indexes map[string][]string // digests of the images that each index lists, by the digest of the index
 	steps   []step
 	made    decisions
+
+	// opened, if it is not nil, is called for each finding of a tag that is open now, with the hits that are open.
+	opened func(hits []trueHit, severity finding.Severity, since time.Time)
+}
+
+func newTagGame(t *testing.T, url string) *tagGame {
+	t.Helper()
+	g := &tagGame{game: newGame(t, url), now: time.Now().UTC().Truncate(24 * time.Hour).Add(time.Hour),
+		tags: map[resource.UID]map[string]string{}, indexes: map[string][]string{}, made: decisions{}}
+	for _, r := range g.replicas {
+		r.Now = func() time.Time { return g.now }
+	}
+	return g
+}
+
+// play performs random actions, and records the state after each.
+func (g *tagGame) play(t *testing.T, actions int) {
+	t.Helper()
+	for range actions {
+		g.now = g.now.Add(time.Duration(1+g.rng.IntN(20)) * 7 * time.Hour / 4)
+		moved, to := g.do(t)
+		g.settle(t)
+		g.steps = append(g.steps, step{g.now, moved, to, g.trueHits()})
+	}
 }
 
 // TestGroupFindings performs random pushes, tag moves, deletions, attachments, imports, retractions and exceptions. It
@@ -77,17 +101,8 @@ type tagGame struct {
 func TestGroupFindings(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
-		g := &tagGame{game: newGame(t, url), now: time.Now().UTC().Truncate(24 * time.Hour).Add(time.Hour),
-			tags: map[resource.UID]map[string]string{}, indexes: map[string][]string{}, made: decisions{}}
-		for _, r := range g.replicas {
-			r.Now = func() time.Time { return g.now }
-		}
-		for range *rounds * 20 {
-			g.now = g.now.Add(time.Duration(1+g.rng.IntN(20)) * 7 * time.Hour / 4)
-			moved, to := g.do(t)
-			g.settle(t)
-			g.steps = append(g.steps, step{g.now, moved, to, g.trueHits()})
-		}
+		g := newTagGame(t, url)
+		g.play(t, *rounds*20)
 		for name, caller := range g.callers {
 			ctx := authz.WithCaller(t.Context(), caller)
 			places := append([]resource.UID{""}, g.groups...)
@@ -566,6 +581,9 @@ func (g *tagGame) playTag(
 				}
 				if left := g.notExcepted(i, aliases, perStep[i], g.now); len(left) > 0 {
 					severity, fixable := rating(left)
+					if g.opened != nil {
+						g.opened(left, severity, opened)
+					}
 					count(func(c *trueCount) { c.open(severity, fixable, opened, g.now) })
 				} else {
 					count(func(c *trueCount) { c.Excepted++ })

@@ -23,6 +23,9 @@ func (f Filter) capabilities() resource.Capabilities {
 		// The past of a tag needs the same capability as the list of a tag's history.
 		needed = append(needed, resource.TagList)
 	}
+	if f.Due || f.Overdue {
+		needed = append(needed, resource.ReportsList)
+	}
 	return resource.NewCapabilities(needed...)
 }
 
@@ -35,6 +38,10 @@ func (f Filter) check(now time.Time) error {
 		return fault.Field("at_time", "must not be in the future")
 	case !f.At.IsZero() && slices.Contains(f.States, finding.StateClosed):
 		return fault.Field("states", "closed findings cannot be combined with at_time")
+	case !f.At.IsZero() && (f.Due || f.Overdue):
+		return fault.Field("at_time", "cannot be combined with due_times or overdue")
+	case f.Overdue && slices.Contains(f.States, finding.StateClosed):
+		return fault.Field("states", "closed findings are never overdue")
 	}
 	return nil
 }

@@ -332,7 +332,7 @@ func TestCompareStates(t *testing.T) {
 			got, err := g.service.Compare(ctx, query.Pair{From: query.PastImage{Image: from}, To: query.PastImage{Image: to}},
 				page.Params{Size: 200})
 			must(t, err)
-			if got.Counts[query.FindingRemaining] == 0 {
+			if got.Counts[finding.ChangeRemaining] == 0 {
 				t.Fatal("there are no findings")
 			}
 			for _, c := range got.Items {

@@ -34,11 +34,13 @@ type Filter struct {
 	Package    string             `json:"package,omitempty"` // name of the package or of its source package
 	States     []finding.State    `json:"states,omitempty"`  // empty means all but StateClosed
 	At         time.Time          `json:"at,omitzero"`       // selects the findings at this time; zero means now
+	Due        bool               `json:"due,omitempty"`     // whether to compute when findings must be fixed
+	Overdue    bool               `json:"overdue,omitempty"` // only overdue findings; implies Due
 }
 
 func (f Filter) has(v finding.Finding) bool {
 	return inStates(v.State, f.States) && (len(f.Severities) == 0 || slices.Contains(f.Severities, v.Severity)) &&
-		(!f.Fixable || len(v.Fixed) > 0) && (!f.KEV || v.Known) &&
+		(!f.Fixable || len(v.Fixed) > 0) && (!f.KEV || v.Known) && (!f.Overdue || v.Overdue) &&
 		(f.Package == "" || f.Package == v.Package.Name || f.Package == v.Package.SourceName)
 }
 
@@ -52,7 +54,8 @@ var findingList = page.List{Kind: "findings", Fields: []string{"urgency"},
 // replaces the fields that the image and the filter leave out. List returns fault.FailedPrecondition if the packages of
 // the image are not known.
 //
-// To list findings at a time in the past, or closed findings, the caller also needs tag.list on the repo.
+// To list findings at a time in the past, or closed findings, the caller also needs tag.list on the repo. To compute
+// when findings must be fixed, the caller also needs vuln_report.list, as for the summary, which reveals the same.
 func (s *Service) List(
 	ctx context.Context, i finding.Image, f Filter, p page.Params,
 ) (zero page.Page[finding.Finding], k ImageDetails, _ error) {
@@ -87,6 +90,11 @@ func (s *Service) List(
 		return zero, k, err
 	}
 	if err := s.judgeAt(ctx, i.Repo, k.Digest, listed, f.At, asOf); err != nil {
+		return zero, k, err
+	}
+	if k.Answer.NoDue, err = s.addDue(f, pointers(listed), asOf, func() (*deadlines, error) {
+		return s.imageDeadlines(ctx, i.Repo, k.Digest, seen)
+	}); err != nil {
 		return zero, k, err
 	}
 	current := len(listed)

@@ -44,6 +44,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/match"
 	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
+	"github.com/holdfast-dev/holdfast/internal/vuln/report"
 	"github.com/holdfast-dev/holdfast/internal/vuln/trend"
 )
 
@@ -97,6 +98,7 @@ type replica struct {
 	checker *authz.Checker
 	blast   *blast.Service
 	trends  *trend.Service
+	reports *report.Service
 	limiter *finding.Limiter
 }
 
@@ -122,6 +124,7 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	r.places = inventory.NewService(packages, manifests, checker, tokens)
 	r.blast = blast.NewService(r.service, packages, manifests, repos,
 		iam.New(s.DB, checker, tokens, iam.Config{Key: sealKey}), checker, tokens, 90*24*time.Hour)
+	r.reports = report.NewService(r.service, tokens)
 	r.trends = trend.NewService(packages, r.service, checker, quiet)
 	r.matcher = match.New(packages, advisories, quiet)
 	r.matcher.Pairs = 3 // so small that every comparison takes several turns

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -52,30 +51,7 @@ func (s *Service) Report(
 	slices.SortFunc(listed, func(a, b finding.Finding) int { return strings.Compare(b.Key(), a.Key()) })
 	r = evidence.Report{Scanner: Scanner, Time: store.FromMS(store.MS(time.Now()))}
 	for _, v := range listed {
-		r.Matches = append(r.Matches, matchOf(v))
+		r.Matches = append(r.Matches, v.Match(Scanner))
 	}
 	return r, true, nil
-}
-
-var reportSeverities = map[finding.Severity]evidence.Severity{
-	finding.SeverityUnknown: evidence.Unknown, finding.SeverityLow: evidence.Low, finding.SeverityMedium: evidence.Medium,
-	finding.SeverityHigh: evidence.High, finding.SeverityCritical: evidence.Critical,
-}
-
-// matchOf converts a finding to the form of a scanner's report.
-func matchOf(v finding.Finding) evidence.Match {
-	m := evidence.Match{
-		ID: v.ID, Aliases: v.Aliases, Source: Scanner, Description: v.Summary, Severity: reportSeverities[v.Severity],
-		Package: evidence.Package{ID: v.Package.PURL, Name: v.Package.Name, Version: v.Package.Version, PURL: v.Package.PURL},
-	}
-	if v.Package.Place != "" {
-		m.Locations = []string{v.Package.Place}
-	}
-	if v.Score > 0 {
-		m.Scores = []evidence.Score{{Score: strconv.FormatFloat(v.Score, 'f', 1, 64)}}
-	}
-	if len(v.Fixed) > 0 {
-		m.Fix = evidence.Fix{State: evidence.Fixed, Versions: v.Fixed}
-	}
-	return m
 }

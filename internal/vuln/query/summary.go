@@ -154,13 +154,18 @@ func (s *Service) Summarize(
 // readTimeline reads to which images the tags in reach have pointed, with the packages of these images and the
 // advisories that affect them.
 func (s *Service) readTimeline(ctx context.Context, c *timeline, reach, seen []resource.UID) (err error) {
-	since := c.now.Add(-max(window, c.slas.longest())).UnixMilli()
+	since := c.since()
 	if c.group.images, err = s.images.TaggedImages(ctx, reach, maxImages); err != nil {
 		return err
 	}
 	if c.periods, err = s.images.TagPeriods(ctx, reach, since, maxPeriods); err != nil {
 		return err
 	}
+	return s.readPeriods(ctx, c, seen, since)
+}
+
+// readPeriods reads the packages of the images to which tags have pointed, and the advisories that affect them.
+func (s *Service) readPeriods(ctx context.Context, c *timeline, seen []resource.UID, since int64) (err error) {
 	current := map[string]int{}
 	for _, i := range c.group.images {
 		if i.State == registry.ImageIndexed {
@@ -328,7 +333,8 @@ type timeline struct {
 	advisories map[int64]vuln.Advisory
 
 	exceptions exceptions
-	slas       slas
+	slas       vuln.SLAs
+	deadlines  *deadlines       // when findings must be fixed; nil if that is not computed
 	others     map[string]int64 // ranks of unrated vulnerabilities in other records, by name; see finding.Rank
 
 	changeDays   []vuln.Day                // days whose changes are counted

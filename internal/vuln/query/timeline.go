@@ -273,7 +273,8 @@ func (c *timeline) addFinding(v tagFinding, row *SummaryRow) {
 		}
 	}
 	v.Since, v.known = time.UnixMilli(start).UTC(), c.isKnown(v.names)
-	days := c.slas.over(v.Repo).Days()
+	days := c.slas.Over(v.Repo).Days()
+	c.deadlines.add(v, days)
 	c.total.addOpen(v, c.now, days)
 	row.Count.addOpen(v, c.now, days)
 }
@@ -327,16 +328,21 @@ func (c *timeline) close(v tagFinding, start, end int64, period int, row *Summar
 	}
 }
 
-// addOpen counts a finding that is open now. limits contains the days within which findings must be fixed, by severity;
-// 0 means that there is no limit.
-func (n *Counts) addOpen(v tagFinding, now time.Time, limits [5]int32) {
-	rank, fixable := int64(0), false
+// rating returns the severity of a finding that is open now, and whether it has a fix.
+func (v tagFinding) rating() (severity finding.Severity, fixable bool) {
+	rank := int64(0)
 	for _, s := range v.spans {
 		if s.to == imagedb.Now {
 			rank, fixable = max(rank, s.rank), fixable || s.fixable
 		}
 	}
-	severity := finding.SeverityOfRank(rank)
+	return finding.SeverityOfRank(rank), fixable
+}
+
+// addOpen counts a finding that is open now. limits contains the days within which findings must be fixed, by severity;
+// 0 means that there is no limit.
+func (n *Counts) addOpen(v tagFinding, now time.Time, limits [5]int32) {
+	severity, fixable := v.rating()
 	n.Now[severity]++
 	if limit := limits[severity]; limit > 0 {
 		n.Limited++

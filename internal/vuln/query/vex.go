@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -47,20 +45,13 @@ func (s *Service) ExportVEX(ctx context.Context, i finding.Image) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	image := imagePURL(paths[i.Repo], k.Digest)
+	image := finding.ImagePURL(paths[i.Repo], k.Digest)
 	var statements []format.Statement
 	for _, v := range listed {
-		statements = append(statements, statementOf(v, image, k.Digest, reasons))
+		statements = append(statements, v.Statement(image, k.Digest, reasons[v.Exception]))
 	}
 	return format.WriteStatements(format.Options{Time: asOf, ID: "urn:holdfast:openvex:" + k.Digest + ":" +
 		asOf.Format("20060102T150405.000Z")}, statements)
-}
-
-// imagePURL returns the package URL of an image. The URL has no host, because the document is about the image in any
-// registry.
-func imagePURL(path, digest string) string {
-	name := path[strings.LastIndexByte(path, '/')+1:]
-	return "pkg:oci/" + url.PathEscape(name) + "@" + strings.ReplaceAll(digest, ":", "%3A")
 }
 
 // reasons returns those exceptions of findings that the caller may list, by UID.
@@ -79,26 +70,4 @@ func (s *Service) reasons(ctx context.Context, findings []finding.Finding) (map[
 		seen[uid] = e
 	}
 	return seen, nil
-}
-
-// statementOf returns the statement about a finding in an image.
-func statementOf(
-	v finding.Finding, image, digest string, reasons map[resource.UID]vuln.Exception,
-) format.Statement {
-	st := format.Statement{Name: v.ID, Aliases: v.Aliases, Status: format.StatusAffected, Time: v.FirstSeen,
-		Text: "No fix is known."}
-	if fixed := cmp.Or(v.FixedVersion, strings.Join(v.Fixed, " or ")); fixed != "" {
-		st.Text = "Update " + v.Package.Name + " to " + fixed + "."
-	}
-	if v.State == finding.StateExcepted {
-		e := reasons[v.Exception]
-		st.Status, st.Justification = format.StatusNotAffected, e.Justification
-		st.Text = cmp.Or(e.Reason, "The organization has accepted this finding.")
-	}
-	p := format.Product{ID: image, Subcomponents: []string{v.Package.PURL}}
-	if hash, ok := strings.CutPrefix(digest, "sha256:"); ok {
-		p.SHA256 = hash
-	}
-	st.Products = []format.Product{p}
-	return st
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -57,12 +58,29 @@ func whyUnknown(c *findingspb.AnswerCoverage) string {
 func coverageText(c *findingspb.AnswerCoverage, images string) string {
 	said := fmt.Sprintf("%d %s: %d inspected", c.GetImages(), images, c.GetIndexed())
 	if n := c.GetWaiting(); n > 0 {
-		said += fmt.Sprintf(", %d waiting", n)
+		said += fmt.Sprintf(", %d waiting%s", n, backlogText(c, time.Now()))
 	}
 	if n := c.GetNotUnderstood(); n > 0 {
 		said += fmt.Sprintf(", %d not understood", n)
 	}
 	return said + "; " + packageText(c.GetPackages())
+}
+
+// backlogText returns for how long the first of the waiting images has waited, and for how long the last will wait.
+func backlogText(c *findingspb.AnswerCoverage, now time.Time) string {
+	var said []string
+	if t := c.GetOldestWaitingTime(); t != nil {
+		said = append(said, "the oldest for "+days(max(now.Sub(t.AsTime()), 0)))
+	}
+	if t := c.GetWaitingEndTime(); t != nil {
+		said = append(said, "all inspected in about "+days(max(t.AsTime().Sub(now), time.Second)))
+	} else if len(said) > 0 {
+		said = append(said, "the end is not known")
+	}
+	if len(said) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(said, ", ") + ")"
 }
 
 // packageText returns how many packages were compared.

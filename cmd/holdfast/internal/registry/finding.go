@@ -151,12 +151,42 @@ func findingsIn(states []findingspb.State) noun.Noun {
 	return n
 }
 
+// withDue adds the column for the time by which a finding must be fixed, if the request asks for it.
+func withDue(n noun.Noun, req *findingspb.ListFindingsRequest) noun.Noun {
+	if req.GetDueTimes() || req.GetOverdue() {
+		n.Columns = append(n.Columns, output.Columns("due=dueTime")...)
+	}
+	return n
+}
+
+// findingsWord returns the name of the findings that a request selects, for the text below an empty table.
+func findingsWord(req *findingspb.ListFindingsRequest) string {
+	if req.GetOverdue() {
+		return "overdue findings"
+	}
+	return "findings"
+}
+
+// sayNoDue prints why it is not known by when the findings must be fixed.
+func sayNoDue(a *noun.App, answer proto.Message) {
+	m, _ := answer.(interface{ GetDueTimesUnknown() string })
+	if m != nil && m.GetDueTimesUnknown() != "" {
+		a.Note("it is not known by when findings must be fixed: %s", m.GetDueTimesUnknown())
+	}
+}
+
+// A findingsQuery contains the arguments of `findings list`.
+type findingsQuery struct {
+	*noun.App
+	req                *findingspb.ListFindingsRequest
+	severities, states []string
+	asOf, wait, by     string
+	at                 place
+	page               noun.Paging
+}
+
 func findingsList(a *noun.App) *cobra.Command {
-	var p noun.Paging
-	req := &findingspb.ListFindingsRequest{}
-	var severities, states []string
-	var asOf, wait string
-	var at place
+	q := &findingsQuery{App: a, req: &findingspb.ListFindingsRequest{}}
 	cmd := &cobra.Command{
 		Use:   "list REPO:TAG|REPO@DIGEST|--repo REPO|--group GROUP",
 		Short: "List the findings of images, most urgent first",
@@ -169,57 +199,82 @@ func findingsList(a *noun.App) *cobra.Command {
 		Example: "  holdfast findings list acme/platform/app:1.2 --severity critical,high --fixable\n" +
 			"  holdfast findings list acme/platform/app:1.2 --at 2026-01-31T12:00:00Z\n" +
 			"  holdfast findings list acme/platform/app:1.2 --state closed\n" +
-			"  holdfast findings list --group acme/platform --kev",
+			"  holdfast findings list --group acme/platform --kev\n" +
+			"  holdfast findings list --group acme/platform --overdue\n" +
+			"  holdfast findings list --group acme/platform --by package",
 	}
-	p.Register(cmd)
-	f := cmd.Flags()
-	f.StringSliceVar(&severities, "severity", nil, "only these `SEVERITIES`: critical, high, medium, low, unknown")
-	f.StringSliceVar(&states, "state", []string{"open"}, "only these `STATES`: open, excepted, or closed (for one image)")
-	f.StringVar(&asOf, "at", "", "findings that were open at `TIME`, or that long ago")
-	f.BoolVar(&req.Fixable, "fixable", false, "only findings with a fixed version")
-	f.BoolVar(&req.Kev, "kev", false, "only findings that are known to be exploited")
-	f.StringVar(&req.Package, "package", "", "only findings of the package, or source package, with `NAME`")
-	f.StringVar(&req.Architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
-	f.StringVar(&wait, "wait", "10s", "wait up to `DURATION` until the image is inspected and compared")
-	at.register(a, cmd)
-	image := aboutImage(a, cmd, func(ctx context.Context, at image) error {
-		if err := askStates(req, states, asOf); err != nil {
-			return err
-		}
-		req.RepoUid, req.Reference = at.repo, cmp.Or(at.digest, at.tag, "latest")
-		if err := awaitFindings(ctx, a, req, wait); err != nil {
-			return err
-		}
-		if _, err := a.PrintAnswer(ctx, findingsIn(req.GetStates()), req, p, without("findings")); err != nil {
-			return err
-		}
-		return sayImageCoverage(ctx, a, req)
-	})
-	runImage := image.RunE
+	q.register(cmd)
+	runImage := aboutImage(a, cmd, q.listImage).RunE
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if at != (place{}) {
+		if q.at != (place{}) {
 			return cobra.NoArgs(cmd, args)
 		}
 		return cobra.ExactArgs(1)(cmd, args)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if req.Severities, err = parseSeverities(severities); err != nil {
+		if q.req.Severities, err = parseSeverities(q.severities); err != nil {
 			return err
 		}
-		if at == (place{}) {
+		if err := q.check(cmd); err != nil {
+			return err
+		}
+		if q.at == (place{}) {
 			return runImage(cmd, args)
 		}
-		if asOf != "" {
-			return problem.Usage("--at needs one image")
-		}
-		if err := askStates(req, states, asOf); err != nil {
-			return err
-		}
 		return a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
-			return listGroup(ctx, a, &at, req, p)
+			if q.by != "" {
+				return q.listTotals(ctx)
+			}
+			return listGroup(ctx, a, &q.at, q.req, q.page)
 		})(cmd, args)
 	}
 	return cmd
+}
+
+func (q *findingsQuery) register(cmd *cobra.Command) {
+	q.page.Register(cmd)
+	f := cmd.Flags()
+	f.StringSliceVar(&q.severities, "severity", nil, "only these `SEVERITIES`: critical, high, medium, low, unknown")
+	f.StringSliceVar(&q.states, "state", []string{"open"},
+		"only these `STATES`: open, excepted, or closed (for one image)")
+	f.StringVar(&q.asOf, "at", "", "findings that were open at `TIME`, or that long ago")
+	f.BoolVar(&q.req.Fixable, "fixable", false, "only findings with a fixed version")
+	f.BoolVar(&q.req.Kev, "kev", false, "only findings that are known to be exploited")
+	f.BoolVar(&q.req.DueTimes, "due", false, "show by when each finding must be fixed")
+	f.BoolVar(&q.req.Overdue, "overdue", false, "only findings that should be fixed by now (see `findings sla`)")
+	f.StringVar(&q.req.Package, "package", "", "only findings of the package, or source package, with `NAME`")
+	f.StringVar(&q.req.Architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
+	f.StringVar(&q.wait, "wait", "10s", "wait up to `DURATION` until the image is inspected and compared")
+	f.StringVar(&q.by, "by", "", "add up the open findings of a group or repo by `WHAT`: package, vulnerability, image")
+	q.at.register(q.App, cmd)
+}
+
+// check returns an error if the arguments do not fit together. It also reads the states and the time.
+func (q *findingsQuery) check(cmd *cobra.Command) error {
+	switch {
+	case q.by != "" && q.at == (place{}):
+		return problem.Usage("--by needs --group or --repo")
+	case q.by != "" && cmd.Flags().Changed("state"):
+		return problem.Usage("--by adds up open findings, so it cannot be used with --state")
+	case q.asOf != "" && q.at != (place{}):
+		return problem.Usage("--at needs one image")
+	}
+	return askStates(q.req, q.states, q.asOf)
+}
+
+// listImage lists the findings of an image.
+func (q *findingsQuery) listImage(ctx context.Context, at image) error {
+	q.req.RepoUid, q.req.Reference = at.repo, cmp.Or(at.digest, at.tag, "latest")
+	if err := awaitFindings(ctx, q.App, q.req, q.wait); err != nil {
+		return err
+	}
+	n := withDue(findingsIn(q.req.GetStates()), q.req)
+	answer, err := q.PrintAnswer(ctx, n, q.req, q.page, without(findingsWord(q.req)))
+	if err != nil {
+		return err
+	}
+	sayNoDue(q.App, answer)
+	return sayImageCoverage(ctx, q.App, q.req)
 }
 
 // awaitFindings waits until an image is inspected and its packages are compared with the advisories, but not longer

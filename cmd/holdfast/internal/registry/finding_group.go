@@ -63,11 +63,13 @@ func listGroup(
 	}
 	req := &findingspb.ListGroupFindingsRequest{
 		GroupUid: uid, Severities: like.GetSeverities(), Fixable: like.GetFixable(), Kev: like.GetKev(),
-		Package: like.GetPackage(), States: like.GetStates(),
+		Package: like.GetPackage(), States: like.GetStates(), DueTimes: like.GetDueTimes(), Overdue: like.GetOverdue(),
 	}
-	if _, err := a.PrintAnswer(ctx, groupFindings(), req, p, without("findings")); err != nil {
+	answer, err := a.PrintAnswer(ctx, withDue(groupFindings(), like), req, p, without(findingsWord(like)))
+	if err != nil {
 		return err
 	}
+	sayNoDue(a, answer)
 	m, err := signin.Call(ctx, findingspb.NewGroupFindingsServiceClient(a).ListGroupFindings,
 		&findingspb.ListGroupFindingsRequest{GroupUid: uid, PageSize: 1,
 			States: []findingspb.State{findingspb.State_STATE_EXCEPTED}})

@@ -6,6 +6,7 @@ import (
 	pb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
@@ -30,12 +31,12 @@ func readPair(r *pb.CompareImagesRequest) (pair query.Pair, _ error) {
 		if _, ok := pb.ImageChange_Kind_name[int32(k)]; !ok || k == pb.ImageChange_KIND_UNSPECIFIED {
 			bad.Add(fault.Field("kinds", "%d is not a kind of change", k))
 		}
-		pair.Kinds = append(pair.Kinds, query.ChangeKind(k))
+		pair.Kinds = append(pair.Kinds, finding.ChangeKind(k))
 	}
 	return pair, bad.Err()
 }
 
-func changeOf(c query.Change) *pb.ImageChange {
+func changeOf(c finding.Change) *pb.ImageChange {
 	out := &pb.ImageChange{Kind: pb.ImageChange_Kind(c.Kind), Ecosystem: c.Ecosystem, Name: c.Name,
 		From: wire.Convert(c.From, packageOf), To: wire.Convert(c.To, packageOf)}
 	if c.Finding != nil {
@@ -58,9 +59,9 @@ func (s *server) CompareImages(ctx context.Context, r *pb.CompareImagesRequest) 
 		Changes: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 		From: inspectionOf(got.From), To: inspectionOf(got.To), Coverage: answerCoverageOf(got.Coverage),
 		Counts: &pb.ImageChangeCounts{
-			FindingsNew: int32(n[query.FindingNew]), FindingsFixed: int32(n[query.FindingFixed]),
-			FindingsRemaining: int32(n[query.FindingRemaining]), PackagesChanged: int32(n[query.PackageChanged]),
-			PackagesAdded: int32(n[query.PackageAdded]), PackagesRemoved: int32(n[query.PackageRemoved]),
+			FindingsNew: int32(n[finding.ChangeNew]), FindingsFixed: int32(n[finding.ChangeFixed]),
+			FindingsRemaining: int32(n[finding.ChangeRemaining]), PackagesChanged: int32(n[finding.PackageChanged]),
+			PackagesAdded: int32(n[finding.PackageAdded]), PackagesRemoved: int32(n[finding.PackageRemoved]),
 		},
 	}, nil
 }

@@ -17,6 +17,7 @@ func coverageOf(c query.Coverage) *pb.Coverage {
 func answerCoverageOf(c query.AnswerCoverage) *pb.AnswerCoverage {
 	return &pb.AnswerCoverage{
 		Images: int32(c.Images), Indexed: int32(c.Indexed), Waiting: int32(c.Waiting), NotUnderstood: int32(c.NotUnderstood),
+		OldestWaitingTime: wire.Time(c.Oldest), WaitingEndTime: wire.Time(c.End),
 		Packages: coverageOf(c.Packages), Extent: pb.AnswerCoverage_Extent(c.Extent), PackageTime: wire.Time(c.PackageTime),
 		Feeds: wire.Convert(c.Feeds, func(f query.FeedVersion) *pb.FeedVersion {
 			return &pb.FeedVersion{Uid: string(f.UID), Name: f.Name, Format: string(f.Format), Version: f.Version,

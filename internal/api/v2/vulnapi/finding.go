@@ -102,12 +102,10 @@ func (s *server) ListFindings(ctx context.Context, r *pb.ListFindingsRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	f := query.Filter{Fixable: r.GetFixable(), KEV: r.GetKev(), Package: r.GetPackage()}
-	for _, severity := range r.GetSeverities() {
-		if _, ok := pb.Severity_name[int32(severity)]; !ok {
-			return nil, fault.Field("severities", "%d is not a severity", severity)
-		}
-		f.Severities = append(f.Severities, finding.Severity(severity))
+	f := query.Filter{Fixable: r.GetFixable(), KEV: r.GetKev(), Package: r.GetPackage(),
+		Due: r.GetDueTimes(), Overdue: r.GetOverdue()}
+	if f.Severities, err = severitiesOf(r.GetSeverities()); err != nil {
+		return nil, err
 	}
 	if f.States, err = statesOf(r.GetStates()); err != nil {
 		return nil, err
@@ -122,7 +120,7 @@ func (s *server) ListFindings(ctx context.Context, r *pb.ListFindingsRequest) (*
 	p := wire.PageOf(ctx, got, findingOf)
 	return &pb.ListFindingsResponse{
 		Findings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Inspection: inspectionOf(known),
-		Incomplete: known.Incomplete, Coverage: answerCoverageOf(known.Answer),
+		Incomplete: known.Incomplete, Coverage: answerCoverageOf(known.Answer), DueTimesUnknown: known.Answer.NoDue,
 	}, nil
 }
 
@@ -154,7 +152,7 @@ func findingOf(v finding.Finding) *pb.Finding {
 		CloseTime: wire.Time(v.CloseTime), CloseReason: pb.CloseReason(v.CloseReason), OpenedBy: v.OpenedBy,
 		ClosedBy: v.ClosedBy, FixedVersion: v.FixedVersion, AdvisedVersion: v.Advice,
 		Evidence: wire.Convert(v.Evidence, evidenceOf), SeveritySource: v.SeveritySource,
-		Ratings: wire.Convert(v.Ratings, ratingOf),
+		Ratings: wire.Convert(v.Ratings, ratingOf), DueTime: wire.Time(v.DueTime),
 	}
 }
 

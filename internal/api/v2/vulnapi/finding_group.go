@@ -8,7 +8,6 @@ import (
 
 	pb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
-	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
@@ -35,12 +34,10 @@ func (s *server) ListGroupFindings(
 	if err != nil {
 		return nil, err
 	}
-	f := query.Filter{Fixable: r.GetFixable(), KEV: r.GetKev(), Package: r.GetPackage()}
-	for _, severity := range r.GetSeverities() {
-		if _, ok := pb.Severity_name[int32(severity)]; !ok {
-			return nil, fault.Field("severities", "%d is not a severity", severity)
-		}
-		f.Severities = append(f.Severities, finding.Severity(severity))
+	f := query.Filter{Fixable: r.GetFixable(), KEV: r.GetKev(), Package: r.GetPackage(),
+		Due: r.GetDueTimes(), Overdue: r.GetOverdue()}
+	if f.Severities, err = severitiesOf(r.GetSeverities()); err != nil {
+		return nil, err
 	}
 	if f.States, err = statesOf(r.GetStates()); err != nil {
 		return nil, err
@@ -52,7 +49,7 @@ func (s *server) ListGroupFindings(
 	p := wire.PageOf(ctx, got, groupFindingOf)
 	return &pb.ListGroupFindingsResponse{
 		Findings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
-		Coverage: answerCoverageOf(covered),
+		Coverage: answerCoverageOf(covered), DueTimesUnknown: covered.NoDue,
 	}, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inventory"
 	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
+	"github.com/holdfast-dev/holdfast/internal/vuln/report"
 	"github.com/holdfast-dev/holdfast/internal/vuln/trend"
 )
 
@@ -25,6 +26,7 @@ type Services struct {
 	Blast     *blast.Service
 	Inventory *inventory.Service
 	Trends    *trend.Service
+	Reports   *report.Service
 }
 
 // A server implements the gRPC services.
