@@ -34,6 +34,9 @@ func writeDist(ctx context.Context, b *builder, opts options, out io.Writer) err
 	if err := writeSums(opts.out); err != nil {
 		return err
 	}
+	if err := finish(opts.out); err != nil {
+		return err
+	}
 	fmt.Fprintln(out, "written to", opts.out)
 	return nil
 }
@@ -78,20 +81,30 @@ func writeTarget(ctx context.Context, b *builder, p program, on platform, dir st
 	return writePackages(b.source, p, on.arch, program, documents, dir)
 }
 
-// emptyFolder creates a folder, or empties it if it contains an earlier release, which
-// has the file marker. It returns an error for a folder with other files.
+// unfinished is a file that a folder contains until it is complete.
+const unfinished = ".unfinished"
+
+// emptyFolder creates a folder with the file unfinished. It first empties a folder that contains an earlier release,
+// which has the file marker, or that is unfinished. It returns an error for a folder with other files.
 func emptyFolder(dir, marker string) error {
 	entries, err := os.ReadDir(dir)
 	if err == nil && len(entries) > 0 {
-		if _, err := os.Stat(filepath.Join(dir, marker)); err != nil {
+		ours := func(e os.DirEntry) bool { return e.Name() == marker || e.Name() == unfinished }
+		if !slices.ContainsFunc(entries, ours) {
 			return fmt.Errorf("%s contains other files, and no %s of an earlier release", dir, marker)
 		}
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
 	}
-	return os.MkdirAll(dir, 0o755)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, unfinished), nil, 0o644)
 }
+
+// finish marks a folder as complete.
+func finish(dir string) error { return os.Remove(filepath.Join(dir, unfinished)) }
 
 // writeSums writes the file that `sha256sum --check` reads.
 func writeSums(dir string) error {
@@ -101,6 +114,9 @@ func writeSums(dir string) error {
 	}
 	var sums strings.Builder
 	for _, e := range entries {
+		if e.Name() == unfinished {
+			continue
+		}
 		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {
 			return err

@@ -48,6 +48,9 @@ func writeImage(ctx context.Context, b *builder, opts options, out io.Writer) er
 	if err := img.write(opts.out, b.source); err != nil {
 		return err
 	}
+	if err := finish(opts.out); err != nil {
+		return err
+	}
 	digest, err := img.index.Digest()
 	if err != nil {
 		return err

@@ -125,6 +125,27 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// TestStartsAgain: after an interruption, a release can be started again in the same folder. The checksums do not name
+// the file that marks the folder as unfinished.
+func TestStartsAgain(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 {
+		if err := emptyFolder(dir, sumsName); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "half.tar.gz"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(writeSums(dir), finish(dir)); err != nil {
+		t.Fatal(err)
+	}
+	sums, err := os.ReadFile(filepath.Join(dir, sumsName))
+	if err != nil || !strings.Contains(string(sums), "half.tar.gz") || strings.Contains(string(sums), unfinished) {
+		t.Errorf("%s, %v", sums, err)
+	}
+}
+
 // TestLeavesOtherFilesAlone: a folder that contains no earlier release is not emptied.
 func TestLeavesOtherFilesAlone(t *testing.T) {
 	dir := t.TempDir()

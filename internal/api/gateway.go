@@ -12,6 +12,7 @@ import (
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -364,6 +365,11 @@ func (g *gateway) fail(w http.ResponseWriter, r *http.Request, st *status.Status
 			challenge += `, error="invalid_token"`
 		}
 		w.Header().Set("WWW-Authenticate", challenge)
+	}
+	for _, d := range st.Details() {
+		if retry, ok := d.(*errdetails.RetryInfo); ok {
+			w.Header().Set("Retry-After", fault.RetryAfter(retry.GetRetryDelay().AsDuration()))
+		}
 	}
 	send(w, runtime.HTTPStatusFromCode(st.Code()), body)
 }

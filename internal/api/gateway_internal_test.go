@@ -10,9 +10,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -20,6 +22,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
@@ -43,6 +46,25 @@ func whereTo() (http.Handler, *string) {
 	v2.Register(l, Services{}, v2.Config{})
 	v1.Register(l, Services{}, nil, "")
 	return newGateway(Config{MaxBody: 1 << 20}, l, nil), &reached
+}
+
+// TestRetryAfter checks that the header Retry-After has the wait in the details of an error.
+func TestRetryAfter(t *testing.T) {
+	st, err := status.New(codes.ResourceExhausted, "later").
+		WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(1500 * time.Millisecond)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLocal(func(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error) {
+		return nil, st.Err()
+	}, nil)
+	v2.Register(l, Services{}, v2.Config{})
+	w := httptest.NewRecorder()
+	newGateway(Config{MaxBody: 1 << 20}, l, nil).ServeHTTP(w,
+		httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/iam/v2beta1/groups", nil))
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "2" {
+		t.Errorf("%d with Retry-After %q, want 429 with 2\n%s", w.Code, w.Header().Get("Retry-After"), w.Body)
+	}
 }
 
 var (

@@ -17,15 +17,17 @@ import (
 // dependencies.
 type healthServer struct {
 	*health.Server
+	names    []string // names of all services, and "" for the whole server
 	draining context.Context
 }
 
 // registerHealth adds a service with which clients check and watch the health of s and
 // its services. Watches end when draining ends.
 func (c *chain) registerHealth(draining context.Context, s *grpc.Server) *health.Server {
-	h := healthServer{health.NewServer(), draining}
+	h := healthServer{health.NewServer(), []string{""}, draining}
 	for name := range s.GetServiceInfo() {
 		h.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
+		h.names = append(h.names, name)
 	}
 	s.RegisterService(c.decodeInside(&healthpb.Health_ServiceDesc), h)
 	return h.Server
@@ -40,6 +42,22 @@ func (h healthServer) Check(
 		return nil, fault.New(fault.NotFound, "Not found: there is no service of that name")
 	}
 	return resp, err
+}
+
+// List returns the health of the server and of all its services. The method of grpc-go
+// returns an error if there are more than 100 services.
+func (h healthServer) List(
+	ctx context.Context, _ *healthpb.HealthListRequest,
+) (*healthpb.HealthListResponse, error) {
+	statuses := make(map[string]*healthpb.HealthCheckResponse, len(h.names))
+	for _, name := range h.names {
+		one, err := h.Server.Check(ctx, &healthpb.HealthCheckRequest{Service: name})
+		if err != nil {
+			return nil, err
+		}
+		statuses[name] = one
+	}
+	return &healthpb.HealthListResponse{Statuses: statuses}, nil
 }
 
 // Watch sends the health of a service whenever it changes. It ends when the server starts

@@ -26,8 +26,7 @@ func TestProviderOverJSON(t *testing.T) {
 		`","defaultRole":"` + viewer + `",` +
 		`"oidc":{"issuer":"https://idp.example.com","clientId":"c","additionalScopes":["email","groups"],` +
 		`"groupsClaim":"groups",` +
-		`"correlationRule":"CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID","pkceEnabled":false},"disabled":false,` +
-		`"trusted":false,"sharedRedirect":true}`; made.text != want {
+		`"correlationRule":"CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID","pkceEnabled":false},"sharedRedirect":true}`; made.text != want {
 		t.Fatalf("create: %s\nwant %s", made.text, want)
 	}
 	if got := w.do(t, "GET /iam/v2/identityProviders/"+uid, ""); got.text != made.text {

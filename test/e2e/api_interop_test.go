@@ -153,6 +153,16 @@ func TestApiHealthAndReflection(t *testing.T) {
 		}
 	}
 	services := w.listServices(t)
+	listed, err := healthpb.NewHealthClient(w.conn).List(t.Context(), &healthpb.HealthListRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(services, "") {
+		got := listed.GetStatuses()[name].GetStatus()
+		if !strings.HasPrefix(name, "grpc.") && got != healthpb.HealthCheckResponse_SERVING {
+			t.Errorf("List: health of %q = %v", name, got)
+		}
+	}
 	for _, want := range []string{
 		"grpc.health.v1.Health", "holdfast.iam.v2beta1.GroupsService", "holdfast.iam.v2.GroupsService",
 	} {

@@ -46,6 +46,16 @@ func TestDoctor(t *testing.T) {
 			"an open folder": {func(t *testing.T, c *server.Config) {
 				c.DataDir = opened(t, c.DataDir)
 			}, "data folder", "warning"},
+			"another server": {func(_ *testing.T, c *server.Config) {
+				c.AuthURL = "http://127.0.0.1:1"
+			}, "server", "failure"},
+			"an unreachable base_url": {func(_ *testing.T, c *server.Config) {
+				c.AuthURL, c.BaseURL = w.AuthURL, "http://127.0.0.1:1"
+			}, "base_url", "failure"},
+			"a readable key": {readableKey, "key", "failure"},
+			"no storage": {func(_ *testing.T, c *server.Config) {
+				c.Blobs, c.S3Endpoint, c.S3Region = "s3://bucket/prefix", "http://127.0.0.1:1", "any"
+			}, "blobs", "failure"},
 			"lost blobs": {func(t *testing.T, c *server.Config) { c.Blobs = t.TempDir() }, "blobs", "failure"},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -64,12 +74,25 @@ func TestDoctor(t *testing.T) {
 		cfg := well
 		cfg.Database = t.TempDir() + "/none.db"
 		if strings.Contains(database, "://") {
-			cfg.Database = "postgres://127.0.0.1:1/none"
+			cfg.Database = "postgres://ann@/none?host=" + t.TempDir() // PostgreSQL has no socket there
 		}
-		if sick, err := examine(t, cfg); err == nil || sick["database"] == "" {
+		// The data folder has blobs, so this is no new installation.
+		if sick, err := examine(t, cfg); err == nil || sick["database"] != "failure" {
 			t.Errorf("a missing database: %v, %v", sick, err)
 		}
 	})
+}
+
+// readableKey moves the key into a file that everybody may read.
+func readableKey(t *testing.T, c *server.Config) {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "holdfast.key")
+	if err := errors.Join(os.Chmod(dir, 0o700), os.WriteFile(path, []byte(c.EncryptionKey), 0o600),
+		os.Chmod(path, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	c.DataDir, c.EncryptionKey = dir, ""
 }
 
 // opened makes a folder readable for other users until the test ends. It returns a symbolic link to the folder.

@@ -251,6 +251,12 @@ func TestSimulateBadInput(t *testing.T) {
 				}
 			})
 		}
+		missing := `{"deleteRole":{"uid":"` + string(w.Organization.NewChild()) + `"}}`
+		r := w.send(t, w.Token, "POST", "/access/v1/simulate", `{"changes":[`+one+`,`+missing+`]}`)
+		if r.status != http.StatusNotFound || !strings.Contains(r.body, "(in changes[1])") ||
+			!strings.Contains(r.body, `"change":"1"`) {
+			t.Errorf("a second change that fails: %d %s", r.status, r.body)
+		}
 		if _, st := w.overGRPC(t, w.Token,
 			&accesspb.SimulateRequest{Changes: []*accesspb.SimulatedChange{{}}}); st.Code() != codes.InvalidArgument {
 			t.Errorf("an empty change over gRPC: %v", st)

@@ -22,8 +22,9 @@ import (
 // An Encoder writes messages as JSON. The result is equivalent to the JSON of
 // protojson, but equal messages always have equal bytes. The JSON contains every
 // scalar, list and map, even if it is empty. It omits messages and oneof members that
-// are not set, and fields that are INPUT_ONLY. A time has three fraction digits. The
-// zero value is ready to use and safe for concurrent use.
+// are not set, fields that are INPUT_ONLY, and empty fields that the public API does not
+// have, because strict clients of that API reject unknown fields. A time has three
+// fraction digits. The zero value is ready to use and safe for concurrent use.
 type Encoder struct{ plans sync.Map } // protoreflect.MessageDescriptor → *plan
 
 // A plan describes the JSON of one type of message.
@@ -111,10 +112,13 @@ func planMessage(d protoreflect.MessageDescriptor, known map[protoreflect.Messag
 			v.enum = ed.Values()
 		}
 		p.fields = append(p.fields, plannedField{desc: f, key: strconv.Quote(f.JSONName()) + ":",
-			optional: f.HasPresence(), value: v})
+			optional: f.HasPresence() || f.Number() >= firstAddition, value: v})
 	}
 	return p
 }
+
+// firstAddition is the smallest number of a field that we have added to a message of the public API.
+const firstAddition = 1000
 
 // HasBehavior reports whether the API's definition marks a field with b.
 func HasBehavior(f protoreflect.FieldDescriptor, b annotations.FieldBehavior) bool {

@@ -36,7 +36,11 @@ func TestJSON(t *testing.T) {
 		"times have three digits": {
 			&iampb.Identity{CreateTime: at, UpdateTime: timestamppb.New(time.Unix(0, 0))},
 			`{"uid":"","name":"","description":"","email":"","emailUnverified":"","company":"",` +
-				`"createTime":"2026-03-04T05:06:07.008Z","updateTime":"1970-01-01T00:00:00.000Z","identityProvider":""}`,
+				`"createTime":"2026-03-04T05:06:07.008Z","updateTime":"1970-01-01T00:00:00.000Z"}`,
+		},
+		"our additions to the public API, only if they are not empty": {
+			&iampb.IdentityProvider{Name: "okta", Trusted: true},
+			`{"uid":"","name":"okta","description":"","defaultRole":"","trusted":true}`,
 		},
 		"the first and the last time there is": {
 			&iampb.Identity_StaticKeys{ExpirationTime: &timestamppb.Timestamp{Seconds: minSeconds}},

@@ -23,6 +23,13 @@ func blobPath(digest string) string {
 // A badBlobError means that a blob is missing, or that its content does not match its digest.
 type badBlobError struct{ digest, why string }
 
+// IsBadBlob reports whether an error means that a blob is missing, or that its content does not match its digest. Other
+// errors mean that the storage could not be read.
+func IsBadBlob(err error) bool {
+	_, ok := errors.AsType[*badBlobError](err)
+	return ok
+}
+
 func (e *badBlobError) Error() string { return fmt.Sprintf("blob %s: %s", e.digest, e.why) }
 
 // A verifier reads a blob. At the end it returns a *badBlobError instead of io.EOF if the content does not match the

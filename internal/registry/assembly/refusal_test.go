@@ -15,6 +15,30 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
+// TestRequestID checks that an error has the ID of the client's request, or a new one.
+func TestRequestID(t *testing.T) {
+	r := newRig(t, storetest.Open(t, storetest.SQLite(t)), assembly.Config{})
+	ask := func(id string) string {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/v2/acme/none/tags/list", nil)
+		must(t, err)
+		req.Header.Set("X-Request-Id", id)
+		resp, err := http.DefaultClient.Do(req)
+		must(t, err)
+		must(t, resp.Body.Close())
+		if resp.StatusCode < http.StatusBadRequest {
+			t.Errorf("status %d, want an error", resp.StatusCode)
+		}
+		return resp.Header.Get("X-Request-Id")
+	}
+	if got := ask("mine-1"); got != "mine-1" {
+		t.Errorf("ID %q, want the client's", got)
+	}
+	first, second := ask(""), ask("not \"valid\"")
+	if first == "" || second == "" || first == second || second == "not \"valid\"" {
+		t.Errorf("IDs %q and %q, want two new ones", first, second)
+	}
+}
+
 // TestRegistryRefusals checks that a refused push is in the audit log of the organization, with its identity,
 // capability and count, and in the log. A request with an invalid token is only in the log, without the token itself.
 // A request that gets a challenge to log in is in neither.

@@ -3,6 +3,8 @@ package protocol
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -95,6 +97,12 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'") // a manifest may claim to be an HTML page
+	id := requestID(req)
+	if id == "" {
+		id = newRequestID()
+		req.Header.Set("X-Request-Id", id)
+	}
+	w.Header().Set("X-Request-Id", id)
 	if err := r.serve(w, req); err != nil {
 		r.writeProblem(w, req, err)
 	}
@@ -153,6 +161,13 @@ func actor(req *http.Request, c authz.Caller) resource.Actor {
 	}
 }
 
+func newRequestID() string {
+	var b [12]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// requestID returns the ID that a client or ServeHTTP has given to a request, or "" if the ID is not valid.
 func requestID(req *http.Request) string {
 	const most = 128
 	id := req.Header.Get("X-Request-Id")

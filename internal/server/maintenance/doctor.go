@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/ops/backup"
+	"github.com/holdfast-dev/holdfast/internal/platform/blob"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
@@ -44,6 +46,7 @@ const (
 	maxSampled            = 64 << 20 // largest blob that is read completely, in bytes
 	namedIssuers          = 5        // maximum number of issuers that a warning names
 	askServer, askStorage = 5 * time.Second, time.Minute
+	reachIn               = 8 * time.Second // time in which the storage must answer
 )
 
 // A diagnosis is the result of one check.
@@ -149,7 +152,12 @@ func (d *doctor) settings() {
 
 func (d *doctor) database(ctx context.Context) {
 	db, err := store.OpenToRead(ctx, d.cfg.Database)
-	if errors.Is(err, os.ErrNotExist) {
+	// A missing socket of PostgreSQL is the same error as a missing file of SQLite.
+	if missing := errors.Is(err, os.ErrNotExist) && !d.cfg.OnPostgres(); missing && d.hasRemains() {
+		d.fail("database", "correct the settings database and data_dir, or restore a back-up; a new database would have "+
+			"none of the data", "there is none, but %s has a key or blobs of an installation", d.cfg.DataDir)
+		return
+	} else if missing {
 		d.warn("database", "if this is a new installation, start the server, which creates the database", "there is none yet")
 		return
 	}
@@ -179,6 +187,15 @@ func (d *doctor) database(ctx context.Context) {
 		d.ok("clock", "the clock of the database differs by %s from the clock of this machine", v.Skew)
 	}
 	d.replicas(v.Replicas)
+}
+
+// hasRemains reports whether the data folder has the key or the blobs of an installation.
+func (d *doctor) hasRemains() bool {
+	if _, err := os.Stat(d.cfg.KeyFile()); err == nil {
+		return true
+	}
+	entries, err := os.ReadDir(filepath.Join(d.cfg.DataDir, "blobs"))
+	return err == nil && len(entries) > 0
 }
 
 func (d *doctor) schema(has, needs int64) {
@@ -236,6 +253,11 @@ func (d *doctor) key(ctx context.Context) {
 			d.fail("key", "bring back the key of this installation, because this key is a different one", "%v", err)
 			return
 		}
+	}
+	path := d.cfg.KeyFile()
+	if info, err := os.Stat(path); d.cfg.EncryptionKey == "" && err == nil && info.Mode().Perm()&0o077 != 0 {
+		d.fail("key", "chmod 600 "+path, "other users of this machine may read %s (%s)", path, info.Mode().Perm())
+		return
 	}
 	d.ok("key", "its fingerprint is %s", backup.Fingerprint(key))
 }
@@ -295,6 +317,12 @@ func (d *doctor) certificate() {
 		d.fail("certificate", advice, "%v", err)
 		return
 	}
+	if u, err := url.Parse(d.cfg.BaseURL); err == nil && u.Scheme == "https" {
+		if err := leaf.VerifyHostname(u.Hostname()); err != nil {
+			d.fail("certificate", "use a certificate for the host of base_url", "%v", err)
+			return
+		}
+	}
 	left := leaf.NotAfter.Sub(d.cfg.Now())
 	switch ends := leaf.NotAfter.UTC().Format(time.RFC3339); {
 	case left <= 0:
@@ -321,16 +349,22 @@ func (d *doctor) blobs(ctx context.Context) {
 		return
 	}
 	blobs, err := sampleBlobs(ctx, registrydb.New(d.db))
-	if err == nil && len(blobs) == 0 { // a registry without blobs needs its storage, too
-		_, err = storage.Names(ctx, "/blobs")
-	}
 	if err != nil {
 		d.fail("blobs", advice, "%v", err)
 		return
 	}
+	if err := reachStorage(ctx, storage, blobs); err != nil {
+		d.fail("blobs", advice, "the storage is not reachable: %v", err)
+		return
+	}
 	var bad []string
 	for _, b := range blobs {
-		if err := backup.CheckBlob(ctx, storage, b, maxSampled); err != nil {
+		err := backup.CheckBlob(ctx, storage, b, maxSampled)
+		if err != nil && !backup.IsBadBlob(err) {
+			d.fail("blobs", advice, "the storage cannot be read: %v", err)
+			return
+		}
+		if err != nil {
 			bad = append(bad, err.Error())
 		}
 	}
@@ -350,6 +384,19 @@ func (d *doctor) blobs(ctx context.Context) {
 		return
 	}
 	d.ok("blobs", "%d random blobs were read and match their digests", len(blobs))
+}
+
+// reachStorage returns an error if the storage does not answer in time a question about one of the blobs. A registry
+// without blobs needs its storage, too.
+func reachStorage(ctx context.Context, storage blob.Storage, blobs []registry.Blob) error {
+	ctx, cancel := context.WithTimeout(ctx, reachIn)
+	defer cancel()
+	if len(blobs) == 0 {
+		_, err := storage.Names(ctx, "/blobs")
+		return err
+	}
+	_, err := storage.Size(ctx, blobs[0].Path)
+	return err
 }
 
 // issuers reports the issuers that the server could not reach in its last check.
@@ -404,35 +451,64 @@ func (d *doctor) mail(ctx context.Context) {
 	d.ok("mail", "%s accepts messages", d.cfg.SMTPAddress)
 }
 
-// server asks the server that runs with these settings whether it is ready.
+// server asks the server that runs with these settings whether it is ready, and whether clients reach it at base_url.
 func (d *doctor) server(ctx context.Context) {
-	scheme := "http://"
-	if d.cfg.TLSCert != "" {
-		scheme = "https://"
-	}
 	ctx, cancel := context.WithTimeout(ctx, askServer)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+d.cfg.Reachable(d.addr)+"/readyz", nil)
-	if err != nil {
-		d.fail("server", "correct listen", "%v", err)
-		return
+	local := "http://" + d.cfg.Reachable(d.addr)
+	if d.cfg.TLSCert != "" {
+		local = "https://" + d.cfg.Reachable(d.addr)
 	}
-	client := &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // this machine, under another name
-	}}
-	defer client.CloseIdleConnections()
-	resp, err := client.Do(r)
-	if err != nil {
-		d.warn("server", "start it, or run doctor on its machine", "no server answers at %s", r.URL.Host)
+	// The certificate has the public name of the server, and not localhost.
+	insecure := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // no secret is sent
+	status, body, err := ask(ctx, local+"/readyz", insecure)
+	switch {
+	case err != nil:
+		d.warn("server", "start it, or run doctor on its machine", "no server answers at %s", local)
 		return
-	}
-	defer resp.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // an incomplete answer is shown, too
-	if resp.StatusCode != http.StatusOK {
+	case status != http.StatusOK:
 		d.fail("server", "read its log", "it is not ready: %s", strings.TrimSpace(string(body)))
 		return
 	}
-	d.ok("server", "ready at %s", r.URL.Host)
+	var about struct {
+		Issuer string `json:"issuer"`
+	}
+	_, body, err = ask(ctx, local+"/.well-known/openid-configuration", insecure)
+	if err := errors.Join(err, json.Unmarshal(body, &about)); err != nil || about.Issuer != d.cfg.AuthURL {
+		d.fail("server", "stop the other server, or correct listen and auth_url",
+			"the server at %s has other settings: its auth_url is %q, not %q", local, about.Issuer, d.cfg.AuthURL)
+		return
+	}
+	d.ok("server", "ready at %s", local)
+	status, _, err = ask(ctx, d.cfg.BaseURL+"/readyz", nil)
+	const advice = "check the DNS name, the proxy and the certificate of base_url: clients use that address"
+	switch unknown := (x509.UnknownAuthorityError{}); {
+	case errors.As(err, &unknown):
+		d.warn("base_url", advice, "this machine does not trust the certificate of %s", d.cfg.BaseURL)
+	case err != nil:
+		d.fail("base_url", advice, "%s cannot be reached: %v", d.cfg.BaseURL, err)
+	case status != http.StatusOK:
+		d.fail("base_url", advice, "%s/readyz answers with status %d", d.cfg.BaseURL, status)
+	default:
+		d.ok("base_url", "%s reaches a server that is ready", d.cfg.BaseURL)
+	}
+}
+
+// ask sends a GET request and returns the status and the first bytes of the answer.
+func ask(ctx context.Context, address string, config *tls.Config) (status int, body []byte, _ error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	return resp.StatusCode, body, err
 }
 
 // sampleBlobs returns blobs that follow a random digest, or the first blobs if too

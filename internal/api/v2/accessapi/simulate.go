@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	"github.com/holdfast-dev/holdfast/internal/access/simulation"
@@ -37,7 +39,7 @@ func (s *server) Simulate(ctx context.Context, r *accesspb.SimulateRequest) (*ac
 	sim.Apply = func(ctx context.Context) error {
 		for i, c := range changes {
 			if err := s.apply(ctx, c); err != nil {
-				return inChange(i, err)
+				return inChange(i, len(changes), err)
 			}
 		}
 		return nil
@@ -49,14 +51,23 @@ func (s *server) Simulate(ctx context.Context, r *accesspb.SimulateRequest) (*ac
 	return consequencesOf(got), nil
 }
 
-// inChange returns the error of the change with index i. It puts the path of the change
-// before the fields that the error names.
-func inChange(i int, err error) error {
+// inChange returns the error of the change with index i of n changes. It puts the path of
+// the change before the fields that the error names, and names the change in the message
+// if there are several.
+func inChange(i, n int, err error) error {
 	var f *fault.Error
-	if !errors.As(err, &f) || len(f.Fields) == 0 {
+	if !errors.As(err, &f) {
 		return err
 	}
 	nested := *f
+	nested.Metadata = maps.Clone(f.Metadata)
+	if nested.Metadata == nil {
+		nested.Metadata = map[string]string{}
+	}
+	nested.Metadata["change"] = strconv.Itoa(i)
+	if n > 1 {
+		nested.Message += fmt.Sprintf(" (in changes[%d])", i)
+	}
 	nested.Fields = slices.Clone(f.Fields)
 	for n := range nested.Fields {
 		nested.Fields[n].Subject = fmt.Sprintf("changes[%d].%s", i, nested.Fields[n].Subject)
