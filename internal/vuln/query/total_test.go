@@ -198,3 +198,35 @@ func TestBadTotals(t *testing.T) {
 		}
 	})
 }
+
+// TestTotalsWithExceptions checks that totals do not count an image in which an exception applies to the finding.
+func TestTotalsWithExceptions(t *testing.T) {
+	t.Parallel()
+	eachGame(t, func(t *testing.T, g *game) {
+		org := g.groups[0]
+		excepted, open := g.aRepo(t, org, "excepted"), g.aRepo(t, org, "open")
+		push(t, g.Store, excepted, "a0")
+		digest := push(t, g.Store, open, "a0")
+		g.about(t, org, "CVE-1", "npm", everyName...)
+		g.about(t, org, "CVE-2", "Debian:12", everyName...)
+		g.settle(t)
+		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
+		for _, id := range []string{"CVE-1", "CVE-2"} {
+			_, err := g.policy.CreateException(ctx, org, vuln.Exception{Target: excepted.UID, Advisory: id, Reason: "r"})
+			must(t, err)
+		}
+		for _, by := range []report.By{report.ByPackage, report.ByVulnerability, report.ByImage} {
+			got, _, err := g.reports.Totals(ctx, query.Place{Group: org}, by, query.Filter{}, page.Params{})
+			must(t, err)
+			if len(got.Items) == 0 {
+				t.Errorf("by %d: there are no totals", by)
+			}
+			for _, total := range got.Items {
+				if total.Images != 1 || by == report.ByImage && (len(got.Items) != 1 || total.Image.Digest != digest ||
+					total.Image.Repo != open.UID) {
+					t.Errorf("by %d: %+v", by, total)
+				}
+			}
+		}
+	})
+}
