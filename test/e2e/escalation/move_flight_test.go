@@ -147,7 +147,9 @@ func (m *move) revocations() []revocation {
 		}
 	}
 	for _, o := range m.identities {
-		if org := o.uid.Root(); !o.uid.IsRoot() && controlled[o.uid] == "" {
+		// A role for an identity whose token the attackers have, narrowed or not, would be a gift to them.
+		theirs := slices.ContainsFunc(m.tokens[evil], func(h *held) bool { return h.caller.Identity == o.uid })
+		if org := o.uid.Root(); !o.uid.IsRoot() && controlled[o.uid] == "" && !theirs {
 			add(resource.RoleBindingsCreate, org, "side gives a role to "+o.name, func(h *held) error {
 				viewer := resource.RoleBinding{Identity: o.uid, Role: resource.ManagedRoleUID("viewer")}
 				b, err := m.iam.CreateBinding(as(h), org, viewer)
