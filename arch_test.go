@@ -142,7 +142,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"registry/pulllog", "access/authz core/resource registry registry/pulldb registry/registrydb"},
 	{"registry/protocol", "access/authz access/iamdb core/fault core/page core/resource events/denials " +
 		"platform/metric platform/trace registry registry/images registry/mirror registry/oci " +
-		"registry/pulllog registry/registrydb registry/upload signin/token store store/access"},
+		"registry/pulllog registry/registrydb registry/upload signin/issuers signin/token store store/access"},
 	{"registry/imagecopy", "core/fault core/resource registry registry/oci registry/registrydb"},
 	{"registry/reposync", "access/authz core/fault core/resource platform/fairlimit platform/metric registry " +
 		"registry/imagecopy registry/mirror registry/oci registry/registrydb registry/sourcedb store/outbox"},
@@ -243,6 +243,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{cli + "advisories", cliBase + cli + "noun"},
 	{cli + "events", cliBase + cli + "iam " + cli + "noun"},
 	{cli + "auth", cliBase + cli + "iam " + cli + "noun " + cli + "registry"},
+	{"cmd/holdfast-credential-provider", "platform/buildinfo"},
 	{"cmd/holdfast", cliBase + cli + "..."},
 	{"gen/...", "gen/..."},
 	{"proto/generate", ""},

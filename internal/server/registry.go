@@ -76,7 +76,8 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	out.PerHost = mirror.MaxFetches
 	s.registry = assembly.New(s.store, s.checker, s.issuer, blobs, assembly.Config{
 		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + registryToken,
-		Assume: s.assumeForRegistry, Admit: s.budgets.Admit, CountPull: s.budgets.Pull, NewGate: s.newGate,
+		Assume: s.assumeForRegistry, AssumeIn: s.assumeInOrganization,
+		Admit: s.budgets.Admit, CountPull: s.budgets.Pull, NewGate: s.newGate,
 		KeepTrash: s.cfg.KeepTrash, KeepPulls: s.cfg.KeepPulls, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
 		Upstreams: upstream.New(upstream.Config{Outbound: out, Now: s.cfg.Now, MinRate: int64(s.cfg.UpstreamRate)}),
 		Outbound:  out, Key: s.key,
@@ -96,6 +97,22 @@ func (s *Server) assumeForRegistry(ctx context.Context, identity resource.UID, c
 	t, err := s.sts.Exchange(ctx, sts.Request{
 		TokenParams: sts.TokenParams{Audience: []string{s.cfg.RegistryHost}},
 		Identity:    string(identity), Bearer: credential,
+	})
+	return t.Text, err
+}
+
+// assumeInOrganization is assumeForRegistry for the identity of an organization that trusts the credential.
+func (s *Server) assumeInOrganization(ctx context.Context, organization, credential string) (string, error) {
+	found, err := s.store.FindByPath(ctx, "groups", []string{organization}, 1)
+	if err != nil {
+		return "", err
+	}
+	if len(found) == 0 { // the exchange does the same work, and finds no identity
+		found = append(found, resource.DerivedUID("no organization "+organization))
+	}
+	t, err := s.sts.Exchange(ctx, sts.Request{
+		TokenParams:  sts.TokenParams{Audience: []string{s.cfg.RegistryHost}},
+		Organization: found[0], Bearer: credential,
 	})
 	return t.Text, err
 }

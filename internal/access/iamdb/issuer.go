@@ -106,3 +106,15 @@ func (s *Store) IdentitiesOf(
 		})
 	return trusting, complete, err
 }
+
+// IdentitiesTrusting returns the UIDs of identities of an organization that may trust a token: identities that name its
+// issuer and its subject, or that accept patterns or have static keys. It returns at most limit UIDs.
+func (s *Store) IdentitiesTrusting(
+	ctx context.Context, organization resource.UID, issuer, subject string, limit int,
+) ([]resource.UID, error) {
+	return store.ReadColumn[resource.UID](ctx, s.Rows, trusting,
+		store.Segment(organization), issuer, subject, limit)
+}
+
+const trusting = `SELECT uid FROM identities WHERE a1 = $1 AND issuer IN ($2, '') AND subject IN ($3, '')
+	AND realm = '' LIMIT $4`

@@ -205,6 +205,30 @@ func identitiesOfIssuer(t *testing.T, s *iamtest.Store) {
 	pattern := iamtest.NewIdentity(org.UID, "p")
 	pattern.Relationship.ClaimMatch.Issuer, pattern.Relationship.ClaimMatch.IssuerPattern = "", "https://.*"
 	testkit.Must(t, s.InsertIdentity(t.Context(), pattern))
+	for _, tt := range []struct {
+		organization    resource.UID
+		issuer, subject string
+		limit, n        int
+	}{
+		{org.UID, "https://issuer.test", "i", 10, 3},
+		{org.UID, "https://issuer.test", "i", 2, 2},
+		{org.UID, "https://issuer.test", "p", 10, 1},
+		{org.UID, "https://other.test", "p", 10, 1}, // its issuer is a pattern
+		{org.UID, "https://other.test", "i", 10, 0},
+		{other.UID, "https://issuer.test", "i", 10, 3},
+		{other.UID, "https://issuer.test", "p", 10, 0},
+		{resource.NewRoot(), "https://issuer.test", "i", 10, 0},
+	} {
+		got, err := s.IdentitiesTrusting(t.Context(), tt.organization, tt.issuer, tt.subject, tt.limit)
+		if err != nil || len(got) != tt.n {
+			t.Errorf("%d identities of %s may trust %q, %v, want %d", len(got), tt.organization, tt.subject, err, tt.n)
+		}
+		for _, uid := range got {
+			if !tt.organization.Covers(uid) {
+				t.Errorf("%s is in another organization", uid)
+			}
+		}
+	}
 	under := store.Reach{Under: []resource.UID{org.UID}}
 	for _, tt := range []struct {
 		issuer   string

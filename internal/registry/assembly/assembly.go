@@ -39,6 +39,7 @@ type Config struct {
 	Host      string
 	Realm     string
 	Assume    func(ctx context.Context, identity resource.UID, credential string) (string, error)
+	AssumeIn  func(ctx context.Context, organization, credential string) (string, error)
 	Admit     func(context.Context) error
 	CountPull func(ctx context.Context, repo resource.UID, public bool) error
 	Sparse    bool
@@ -118,7 +119,8 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Conf
 	r.Sync = reposync.New(s, a, copier, r.Mirror, c.Metrics, c.Log)
 	r.Registry = protocol.New(protocol.Config{
 		Host: c.Host, Realm: c.Realm, Store: s, IAM: iam, Authz: a, Issuer: i, Uploads: uploads, Mirror: r.Mirror,
-		Images: r.Images, Pulls: r.Pulls, Assume: c.Assume, Admit: c.Admit, CountPull: c.CountPull, Gate: gate,
+		Images: r.Images, Pulls: r.Pulls, Assume: c.Assume, AssumeIn: c.AssumeIn,
+		Admit: c.Admit, CountPull: c.CountPull, Gate: gate,
 		Sparse: c.Sparse, Redirect: c.Redirect, Metrics: c.Metrics, Refusals: c.Refusals, Log: c.Log, Now: c.Now,
 	})
 	r.metadata = metadata.Config{

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/mirror"
 	"github.com/holdfast-dev/holdfast/internal/registry/oci"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
@@ -34,7 +35,7 @@ func (r *Registry) authenticate(req *http.Request, t target) (context.Context, e
 	if t.name != "" && req.Header.Get("Authorization") == "" {
 		return resource.WithActor(ctx, actor(req, authz.Caller{})), nil
 	}
-	raw, err := r.credential(req)
+	raw, err := r.credential(req, organizationOf(t.name))
 	if err != nil {
 		return nil, err
 	}
@@ -49,15 +50,15 @@ func (r *Registry) authenticate(req *http.Request, t target) (context.Context, e
 }
 
 // credential returns the token of a request. It is a bearer token or the password of the user LoginName. A workload
-// sends the UID of an identity as the user and its own token as the password; credential exchanges that token for a
-// token of the registry.
-func (r *Registry) credential(req *http.Request) (string, error) {
+// sends its own token as the password; credential exchanges that token for a token of the registry. organization is the
+// name of the organization of the requested repo, or "".
+func (r *Registry) credential(req *http.Request, organization string) (string, error) {
 	header := req.Header.Get("Authorization")
 	if header == "" {
 		return "", fault.New(fault.Unauthenticated, "Unauthenticated: a token is required")
 	}
 	if user, password, ok := req.BasicAuth(); ok {
-		return r.signIn(req, user, password)
+		return r.signIn(req, user, password, organization)
 	}
 	raw, err := token.Bearer(req.Header.Values("Authorization"), true)
 	if err != nil {
@@ -67,25 +68,55 @@ func (r *Registry) credential(req *http.Request) (string, error) {
 	return raw, nil
 }
 
-// signIn returns the token for a user name and a password. If the password cannot be exchanged for a token, the error
-// is fault.Unauthenticated, because another password may work.
-func (r *Registry) signIn(req *http.Request, user, password string) (string, error) {
-	if user == LoginName {
-		return password, nil
-	}
-	uid, err := resource.ParseUID("user", user)
-	if err != nil || r.config.Assume == nil {
-		return "", fault.New(fault.Unauthenticated, "Unauthenticated: log in as %s, with a token as the password",
-			LoginName)
-	}
-	token, err := r.config.Assume(resource.WithActor(req.Context(), actor(req, authz.Caller{})), uid, password)
-	if errors.Is(err, fault.PermissionDenied) {
-		err = &fault.Error{
-			Code: fault.Unauthenticated, Cause: err,
-			Message: "Unauthenticated: the password is not valid for this identity, or no longer",
+// signIn returns the token for a user name and a password. The user name of a workload is the UID of its identity. It
+// may also be LoginName or empty; then exactly one identity of the organization must trust the password, which is a
+// token of another issuer. If the password cannot be exchanged for a token, the error is fault.Unauthenticated, because
+// another password may work.
+func (r *Registry) signIn(req *http.Request, user, password, organization string) (raw string, err error) {
+	ctx := resource.WithActor(req.Context(), actor(req, authz.Caller{}))
+	if user == LoginName || user == "" {
+		if r.config.AssumeIn == nil || organization == "" || !r.isForeign(password) {
+			return password, nil
 		}
+		raw, err = r.config.AssumeIn(ctx, organization, password)
+	} else {
+		uid, failed := resource.ParseUID("user", user)
+		if failed != nil || r.config.Assume == nil {
+			return "", fault.New(fault.Unauthenticated, "Unauthenticated: log in as %s, with a token as the password, "+
+				"or with the UID of an identity as the user", LoginName)
+		}
+		raw, err = r.config.Assume(ctx, uid, password)
 	}
-	return token, err
+	if f := fault.From(err); errors.Is(err, fault.PermissionDenied) {
+		message := strings.TrimPrefix(f.Message, "Permission denied: ")
+		if claim := f.Metadata["claim"]; claim != "" {
+			message = fmt.Sprintf("the password is not valid for this identity, or no longer: %s", message)
+		}
+		err = &fault.Error{Code: fault.Unauthenticated, Cause: err, Message: "Unauthenticated: " + message}
+	}
+	return raw, err
+}
+
+// isForeign reports whether a password is a token of another issuer.
+func (r *Registry) isForeign(password string) bool {
+	tok, err := issuers.Parse(password)
+	return err == nil && tok.Issuer != r.issuer.Address()
+}
+
+// organizationOf returns the name of the organization of a repo.
+func organizationOf(repo string) string {
+	name, _, _ := strings.Cut(repo, "/")
+	return name
+}
+
+// requestedOrganization returns the name of the organization of the first repo in the requested scopes, or "".
+func requestedOrganization(scopes []string) string {
+	parsed, err := parseScopes(scopes)
+	if i := slices.IndexFunc(parsed, func(s resource.RegistryScope) bool { return s.Type == "repository" }); err == nil &&
+		i >= 0 {
+		return organizationOf(parsed[i].Name)
+	}
+	return ""
 }
 
 // locate sets the group and the repo of a target.
@@ -334,9 +365,9 @@ func (r *Registry) login(w http.ResponseWriter, req *http.Request) (raw string, 
 	if req.Method == http.MethodPost {
 		switch req.PostForm.Get("grant_type") {
 		case "password":
-			user := req.PostForm.Get("username")
-			raw, err = r.signIn(req, user, req.PostForm.Get("password"))
-			return raw, user == LoginName, err
+			user, password := req.PostForm.Get("username"), req.PostForm.Get("password")
+			raw, err = r.signIn(req, user, password, requestedOrganization(req.Form["scope"]))
+			return raw, raw == password, err
 		case "refresh_token":
 			return req.PostForm.Get("refresh_token"), true, nil
 		}
@@ -346,9 +377,9 @@ func (r *Registry) login(w http.ResponseWriter, req *http.Request) (raw string, 
 	if req.Header.Get("Authorization") == "" {
 		return anonymous, false, nil
 	}
-	raw, err = r.credential(req)
-	user, _, isBasic := req.BasicAuth()
-	return raw, !isBasic || user == LoginName, err
+	raw, err = r.credential(req, requestedOrganization(req.Form["scope"]))
+	_, password, isBasic := req.BasicAuth()
+	return raw, !isBasic || raw == password, err
 }
 
 // pushTo returns a reference to the repo of a push. If the repo does not exist, pushTo returns an error unless the

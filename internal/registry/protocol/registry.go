@@ -44,6 +44,10 @@ type Config struct {
 	// identity. If Assume is nil, workloads cannot log in with their tokens.
 	Assume func(ctx context.Context, identity resource.UID, credential string) (string, error)
 
+	// AssumeIn is Assume for the identity of an organization that trusts the credential. nil means that workloads must
+	// name their identity.
+	AssumeIn func(ctx context.Context, organization, credential string) (string, error)
+
 	// Admit returns an error if the caller makes too many requests. CountPull returns an error if there were too many
 	// pulls from a repo; public is true if the caller may pull only because the repo is public. Either may be nil.
 	Admit     func(context.Context) error

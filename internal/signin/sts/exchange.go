@@ -24,7 +24,10 @@ type Request struct {
 	TokenParams
 	Bearer   string // the credential
 	Identity string // identity to assume; "" is the person that the token is about
-	Provider string // identity provider that issued the token, or ""; ignored if Identity is set
+	// Organization is the organization of the identity to assume, if Identity is "". Exactly one of its identities must
+	// trust the credential.
+	Organization resource.UID
+	Provider     string // identity provider that issued the token, or ""; ignored if Identity is set
 }
 
 // Exchange returns a token for a credential. It returns fault.InvalidArgument if a
@@ -59,6 +62,9 @@ func (s *Service) exchange(ctx context.Context, r Request) (Token, error) {
 	}
 	if r.Identity != "" {
 		return s.assume(ctx, resource.UID(r.Identity), r.Bearer, claims)
+	}
+	if r.Organization != "" {
+		return s.assumeIn(ctx, r.Organization, r.Bearer, claims)
 	}
 	if r.Provider != "" {
 		return s.exchangeViaProvider(ctx, resource.UID(r.Provider), r.Bearer, claims)
