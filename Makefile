@@ -38,9 +38,10 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build the server and the command into bin/, without C
+build: ## Build the server, the command and the provider for kubelets into bin/, without C
 	CGO_ENABLED=0 $(GO) build -o bin/holdfastd ./cmd/holdfastd
 	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o bin/holdfast ./cmd/holdfast
+	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o bin/holdfast-credential-provider ./cmd/holdfast-credential-provider
 
 .PHONY: run
 run: build ## Start the server in dev mode, on SQLite; it prints a curl line to try

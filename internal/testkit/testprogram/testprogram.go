@@ -55,6 +55,7 @@ func Installed(t testing.TB, name string) string {
 var (
 	holdfastd = sync.OnceValues(func() (string, error) { return own("holdfastd") })
 	holdfast  = sync.OnceValues(func() (string, error) { return own("holdfast") })
+	provider  = sync.OnceValues(func() (string, error) { return own("holdfast-credential-provider") })
 )
 
 // Holdfastd returns the path of the server program, built from this source tree.
@@ -67,6 +68,12 @@ func Holdfastd(t testing.TB) string {
 func Holdfast(t testing.TB) string {
 	t.Helper()
 	return must(t)(holdfast())
+}
+
+// CredentialProvider returns the path of the credential provider for kubelets, built from this source tree.
+func CredentialProvider(t testing.TB) string {
+	t.Helper()
+	return must(t)(provider())
 }
 
 func must(t testing.TB) func(string, error) string {
