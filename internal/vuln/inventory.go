@@ -38,6 +38,7 @@ type InventoryEntry struct {
 const (
 	MaxInventoryEntries = 10_000 // maximum number per place
 	MaxInventoryPlaces  = 200    // maximum number per organization
+	MaxPlacesOfIdentity = 100    // maximum number that one identity has reported last, so that others can report, too
 	maxPlaceName        = 128
 	maxPlatform         = 64
 	maxCopies           = 1_000_000

@@ -49,11 +49,14 @@ func (t Tx) replaceInventory(ctx context.Context, p vuln.InventoryPlace, entries
 		return err
 	}
 	var before *vuln.InventoryPlace
-	kept := 0
+	kept, byAuthor := 0, 0
 	for _, have := range places {
 		isOwn := have.Group == p.Group && have.Name == p.Name
 		if !isOwn && have.ExpireTime.After(p.PushTime.Add(-inventoryKept)) {
 			kept++
+			if have.Identity == p.Identity {
+				byAuthor++
+			}
 			continue
 		}
 		if isOwn {
@@ -63,10 +66,13 @@ func (t Tx) replaceInventory(ctx context.Context, p vuln.InventoryPlace, entries
 			return err
 		}
 	}
-	if kept >= vuln.MaxInventoryPlaces {
+	switch {
+	case kept >= vuln.MaxInventoryPlaces:
 		return fault.Unmet("TOO_MANY_PLACES",
-			"the organization has inventories of %d places, which is the limit; delete one first",
-			kept)
+			"the organization has inventories of %d places, which is the limit; delete one first", kept)
+	case before == nil && byAuthor >= vuln.MaxPlacesOfIdentity:
+		return fault.Unmet("TOO_MANY_PLACES",
+			"this identity has reported %d places, which is the limit; delete one first", byAuthor)
 	}
 	if err := t.insertPlace(ctx, p, entries); err != nil {
 		return err

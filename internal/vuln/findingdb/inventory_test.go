@@ -148,7 +148,9 @@ var inventoryPromises = map[string]func(t *testing.T, s *vulntest.Store){
 	"an organization has so many places, whoever pushes at the same time": func(t *testing.T, s *vulntest.Store) {
 		org := iamtest.AddGroup(t, s.IAMStore, "", "org").UID
 		for i := range vuln.MaxInventoryPlaces - 2 {
-			vulntest.PushPlace(t, s.FindingStore, org, fmt.Sprint(i), 1)
+			p, entries := vulntest.NewPlace(s.FindingStore, org, fmt.Sprint(i), 1)
+			p.Identity = resource.DerivedUID(fmt.Sprint("author ", i%2))
+			testkit.Must(t, s.ReplaceInventory(t.Context(), p, entries))
 		}
 		var mu sync.Mutex
 		var refused int
@@ -173,6 +175,25 @@ var inventoryPromises = map[string]func(t *testing.T, s *vulntest.Store){
 		}
 		vulntest.PushPlace(t, s.FindingStore, org, "0", 2) // this place exists already, so it is accepted
 		vulntest.PushPlace(t, s.FindingStore, iamtest.AddGroup(t, s.IAMStore, "", "other").UID, "a", 1)
+	},
+	"an identity has so many places, and others can still report": func(t *testing.T, s *vulntest.Store) {
+		org := iamtest.AddGroup(t, s.IAMStore, "", "org").UID
+		folder := iamtest.AddGroup(t, s.IAMStore, org, "folder").UID
+		push := func(group resource.UID, name, author string) error {
+			p, entries := vulntest.NewPlace(s.FindingStore, group, name, 1)
+			p.Identity = resource.DerivedUID(author)
+			return s.ReplaceInventory(t.Context(), p, entries)
+		}
+		for i := range vuln.MaxPlacesOfIdentity {
+			testkit.Must(t, push(folder, fmt.Sprint(i), "ann"))
+		}
+		if err := push(folder, "more", "ann"); !errors.Is(err, fault.FailedPrecondition) {
+			t.Errorf("one more place: %v", err)
+		}
+		testkit.Must(t, push(folder, "0", "ann")) // exists already
+		testkit.Must(t, push(org, "more", "ben"))
+		testkit.Must(t, push(folder, "0", "ben"))
+		testkit.Must(t, push(folder, "more", "ann")) // instead of the place that is now reported by another identity
 	},
 	"an inventory is deleted, alone or with its group": func(t *testing.T, s *vulntest.Store) {
 		org := iamtest.AddGroup(t, s.IAMStore, "", "org").UID
