@@ -87,6 +87,19 @@ export function GroupCoverage({ of, group }: { of?: AnswerCoverage; group?: stri
         <p class="coverage">
           Known: {count(of.indexed)} of {many(of.images, "image")} inspected
           {of.waiting ? `, ${count(of.waiting)} waiting` : ""}
+          {of.oldestWaitingTime && (
+            <>
+              {" "}
+              since <Time at={of.oldestWaitingTime} />
+              {of.waitingEndTime ? (
+                <>
+                  , until about <Time at={of.waitingEndTime} />
+                </>
+              ) : (
+                ", until an unknown time"
+              )}
+            </>
+          )}
           {failed}; advisories cover {count(p?.covered)} of {many(p?.packages, "package")}
           {p?.notCovered ? `, nothing is known about ${count(p.notCovered)}` : ""}.
           <FeedVersions of={of} />
