@@ -150,7 +150,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"ComparisonService":                1,
 		"InventoryService":                 4,
 		"ExceptionsService":                5,
-		"GroupFindingsService":             5,
+		"GroupFindingsService":             7,
 		"RulesService":                     6,
 		"SlasService":                      3,
 		"VexService":                       2,
