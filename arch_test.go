@@ -60,6 +60,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"access/workload", ""},
 	{"access/grantlog", "access/iamdb core/fault core/page core/resource store store/grouprule"},
 	{"signin/signindb", "core/fault core/page core/resource store store/grouprule"},
+	{"signin/scimdb", "core/fault core/resource store"},
 	{"store/bitmap", ""},
 	{"registry/registrydb", "core/fault core/page core/resource platform/metric registry store store/bitmap " +
 		"store/engine store/grouprule store/readbatch"},
@@ -82,8 +83,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"store/plantest", "store"},
 	{"access/admission", "access/grantlog access/iamdb core/fault core/resource events/eventdb " +
 		"platform/mail/maildb platform/secret registry registry/imagedb registry/registrydb " +
-		"registry/retentiondb registry/signerdb registry/sourcedb signin/signindb store store/grouprule " +
-		"vuln/advisory/advisorydb vuln/findingdb"},
+		"registry/retentiondb registry/signerdb registry/sourcedb signin/scimdb signin/signindb store " +
+		"store/grouprule vuln/advisory/advisorydb vuln/findingdb"},
 	{"store/dbtest", "core/fault core/resource store store/dump store/outbox store/recount store/replica testkit"},
 	{"access/iamtest", "access/admission access/grantlog access/iamdb core/fault core/page core/resource " +
 		"signin/signindb store store/dbtest testkit"},
@@ -196,6 +197,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"signin/scim/document", ""},
 	{"signin/scim/filter", "signin/scim/document"},
 	{"signin/scim/patch", "signin/scim/document signin/scim/filter"},
+	{"signin/scim", "access/authz access/iamdb core/fault core/resource platform/fairlimit signin/input " +
+		"signin/scim/document signin/scim/filter signin/scim/patch signin/scimdb store"},
 	{"events/event", "access/authz core/fault core/page core/resource events/eventdb platform/metric " +
 		"platform/outbound platform/trace signin/token store store/outbox"},
 	{"ops/search", "access/authz access/iam core/fault core/page core/resource events/event registry " +
@@ -203,7 +206,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"ops/status", "access/authz access/iamdb core/fault core/resource signin/token store store/health"},
 	{"api/wire", "core/fault core/page core/resource events/event gen/..."},
 	{"api/v2/accessapi", "access/budget access/iam access/simulation api/wire core/fault core/resource " +
-		"gen/... ops/search signin/accounts signin/input signin/login signin/provider signin/sts"},
+		"gen/... ops/search signin/accounts signin/input signin/login signin/provider signin/scim signin/sts"},
 	{"api/v2/registryapi", "api/wire core/fault core/resource gen/... registry registry/images " +
 		"registry/metadata"},
 	{"api/v2/vulnapi", "api/wire core/fault core/resource gen/... registry vuln vuln/advisory " +
@@ -211,11 +214,11 @@ var mayImport = []struct{ pkg, imports string }{
 		"vuln/report vuln/trend"},
 	{"api/v2", "access/budget access/iam access/simulation api/v2/accessapi api/v2/registryapi api/v2/vulnapi " +
 		"api/wire core/fault core/resource events/event gen/... ops/search ops/status registry " +
-		"registry/metadata signin/accounts signin/login signin/sts vuln/advisory vuln/blast vuln/inventory " +
+		"registry/metadata signin/accounts signin/login signin/scim signin/sts vuln/advisory vuln/blast vuln/inventory " +
 		"vuln/policy vuln/query vuln/report vuln/trend"},
 	{"api/v1", "access/iam api/v2 api/v2/accessapi api/v2/registryapi api/v2/vulnapi api/wire core/fault " +
 		"core/page core/resource events/event gen/... ops/status registry registry/evidence registry/images " +
-		"registry/metadata signin/accounts signin/login signin/sts vuln vuln/advisory vuln/query"},
+		"registry/metadata signin/accounts signin/login signin/scim signin/sts vuln vuln/advisory vuln/query"},
 	{"api", "access/authz api/v1 api/v2 api/v2/vulnapi api/wire core/fault core/resource events/event gen/... " +
 		"platform/metric platform/trace signin/token store/access vuln vuln/advisory vuln/advisory/format"},
 	{"api/reference", ""},

@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/registry/assembly"
 	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
+	"github.com/holdfast-dev/holdfast/internal/signin/scim"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
@@ -111,7 +112,10 @@ func newWorldOn(t *testing.T, s *storetest.Store) *world {
 	adv := advisory.New(advisorydb.New(s.DB), checker, page.NewTokens(key.Derive("page tokens"), now),
 		advisory.Config{Fetcher: fetch.New(fetch.Config{Folders: []string{"/srv/feeds"}}), Now: now})
 	simulations := simulation.New(s.DB, checker, svc, simulation.Config{Now: now})
-	services := api.Services{IAM: svc, Simulation: simulations, Registry: reg, STS: exchange, Advisory: adv}
+	services := api.Services{
+		IAM: svc, Simulation: simulations, Registry: reg, STS: exchange, Advisory: adv,
+		Directories: scim.New(s.DB, checker, scim.Config{BaseURL: "https://here.test", Log: log, Now: now}),
+	}
 	a := api.New(services, issuer, checker,
 		api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})
 	w.serve(t, a)

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
+	"github.com/holdfast-dev/holdfast/internal/signin/scim"
 )
 
 const bodyTimeout = time.Minute // more time than any request may take
@@ -40,6 +41,7 @@ func (s *Server) routes() http.Handler {
 	}
 	mux.Handle(tokenEndpoint, s.withCORS(people))
 	mux.Handle("/signin/v1/", gateway)
+	mux.Handle(scim.Prefix, s.scim.Handler())
 	mux.Handle("GET /docs", s.docs)
 	mux.Handle("/console/", console.Handler())
 	mux.Handle("GET /console", http.RedirectHandler("/console/", http.StatusMovedPermanently))

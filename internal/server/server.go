@@ -42,6 +42,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/server/listen"
 	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
+	"github.com/holdfast-dev/holdfast/internal/signin/scim"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 	"github.com/holdfast-dev/holdfast/internal/store"
@@ -70,6 +71,7 @@ type Server struct {
 	sts      *sts.Service
 	login    *login.Service
 	accounts *accounts.Service
+	scim     *scim.Service
 	iam      *iam.Service
 	advisory *advisory.Service
 	events   *event.Dispatcher
@@ -228,6 +230,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	s.scim = scim.New(s.store, s.checker, scim.Config{BaseURL: s.cfg.BaseURL, Log: s.log, Now: s.cfg.Now})
 	s.openBudgets(tokens)
 	if err := s.openRegistry(ctx); err != nil {
 		return err
@@ -252,7 +255,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		Advisory: s.advisory, Login: s.login, Accounts: s.accounts, Events: events,
 		Findings: findings.Findings, Policy: findings.Policy,
 		Blast: findings.Blast, Inventory: findings.Inventory, Trends: findings.Trends, Reports: findings.Reports,
-		Search: searches, Operator: s.operator,
+		Search: searches, Operator: s.operator, Directories: s.scim,
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics, Counters: s.counts,
 		MaxBody: int64(s.cfg.MaxBody), Version: buildinfo.Version(), Dir: s.cfg.DataDir,

@@ -177,9 +177,10 @@ func PullCounters(way resource.Direction) []string {
 	return []string{PullCounter(false), PullCounter(true)}
 }
 
-// These counters count advisories. They have a counter per key instead of per
-// group: per partition and per name.
+// These counters have a counter per key instead of per group. They count advisories per partition and per name, and
+// users of directories per identity provider.
 const (
 	PartitionCounter = "advisory_partitions"
 	NameCounter      = "advisory_names"
+	ScimUserCounter  = "scim_users"
 )

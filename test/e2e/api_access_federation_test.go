@@ -29,6 +29,11 @@ func (h *hierarchy) federatedAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	group := func(t *testing.T) string { return h.child(t, h.folder, h.name()) }
 	idp := func(t *testing.T) string { return h.idp(t, h.folder, h.name()) }
+	withToken := func(t *testing.T) string {
+		uid := idp(t)
+		must[proto.Message](t, h.overGRPC, h.Token, &iampb.GenerateScimTokenRequest{IdentityProviderUid: uid})
+		return uid
+	}
 	mapped := func(t *testing.T) string { return h.mapped(t, idp(t), h.name()) }
 	invite := func(t *testing.T) string { return h.invite(t, h.folder) }
 	associated := func(t *testing.T) string { return h.associate(t, group(t)) }
@@ -44,6 +49,18 @@ func (h *hierarchy) federatedAccesses() map[string]access {
 		}},
 		"DeleteIdentityProvider": {"identity_providers.delete", idp, func(uid string) proto.Message {
 			return &iampb.DeleteIdentityProviderRequest{Uid: uid}
+		}},
+		"GenerateScimToken": {"identity_providers.scim.manage", idp, func(uid string) proto.Message {
+			return &iampb.GenerateScimTokenRequest{IdentityProviderUid: uid}
+		}},
+		"RegenerateScimToken": {"identity_providers.scim.manage", withToken, func(uid string) proto.Message {
+			return &iampb.RegenerateScimTokenRequest{IdentityProviderUid: uid, Etag: "1"}
+		}},
+		"RevokeScimToken": {"identity_providers.scim.manage", withToken, func(uid string) proto.Message {
+			return &iampb.RevokeScimTokenRequest{IdentityProviderUid: uid}
+		}},
+		"SetScimEnabled": {"identity_providers.scim.manage", idp, func(uid string) proto.Message {
+			return &iampb.SetScimEnabledRequest{IdentityProviderUid: uid, Etag: "0"}
 		}},
 		"GetExternalGroupRoleMapping": {"identity_providers.list", mapped, func(uid string) proto.Message {
 			return &iampb.GetExternalGroupRoleMappingRequest{Uid: uid}

@@ -27,6 +27,7 @@ var iamCapabilities = []string{
 	"role_bindings.create", "role_bindings.update", "role_bindings.list", "role_bindings.delete",
 	"identity.create", "identity.update", "identity.list", "identity.delete",
 	"identity_providers.create", "identity_providers.update", "identity_providers.list", "identity_providers.delete",
+	"identity_providers.scim.manage",
 	"account_associations.create", "account_associations.update",
 	"account_associations.list", "account_associations.delete",
 	"group_invites.create", "group_invites.list", "group_invites.delete",

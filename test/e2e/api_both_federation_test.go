@@ -64,6 +64,12 @@ func providerSteps() []step {
 	whole.GetOidc().AdditionalScopes, whole.GetOidc().CorrelationRule = []string{
 		"email", "groups",
 	}, iampb.IdentityProvider_OIDC_CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID
+	directory := func(request func(uid, etag string) proto.Message) func(*story) proto.Message {
+		return func(s *story) proto.Message {
+			made, _ := s.answers["generate a token"].(*iampb.GenerateScimTokenResponse)
+			return request(s.uid("provider"), made.GetEtag())
+		}
+	}
 	return slices.Concat([]step{
 		{name: "provider", in: create(provider("provider"))},
 		{name: "whole provider", in: create(whole)},
@@ -103,6 +109,33 @@ func providerSteps() []step {
 			code: codes.NotFound,
 			in:   update(roled(string(resource.DerivedUID("no role"))), "default_role"),
 		},
+		{name: "generate a token", in: directory(func(uid, _ string) proto.Message {
+			return &iampb.GenerateScimTokenRequest{IdentityProviderUid: uid}
+		})},
+		{name: "generate a second token", code: codes.FailedPrecondition, in: directory(func(uid, _ string) proto.Message {
+			return &iampb.GenerateScimTokenRequest{IdentityProviderUid: uid}
+		})},
+		{name: "provider with a token", in: directory(func(uid, _ string) proto.Message {
+			return &iampb.GetIdentityProviderRequest{Uid: uid}
+		})},
+		{name: "regenerate the token", in: directory(func(uid, etag string) proto.Message {
+			return &iampb.RegenerateScimTokenRequest{
+				IdentityProviderUid: uid, Etag: etag, NeverExpires: true, Overlap: durationpb.New(time.Hour),
+			}
+		})},
+		{name: "regenerate the token with an old etag", code: codes.Aborted, in: directory(func(uid, _ string) proto.Message {
+			return &iampb.RegenerateScimTokenRequest{IdentityProviderUid: uid, Etag: "z"}
+		})},
+		{name: "disable the directory", in: directory(func(uid, _ string) proto.Message {
+			return &iampb.SetScimEnabledRequest{IdentityProviderUid: uid, Etag: "2"}
+		})},
+		{name: "enable the directory with one owner", code: codes.FailedPrecondition,
+			in: directory(func(uid, _ string) proto.Message {
+				return &iampb.SetScimEnabledRequest{IdentityProviderUid: uid, Enabled: true, Etag: "3"}
+			})},
+		{name: "revoke the token", in: directory(func(uid, _ string) proto.Message {
+			return &iampb.RevokeScimTokenRequest{IdentityProviderUid: uid}
+		})},
 		{name: "list providers", in: list(&iampb.ListIdentityProvidersRequest{OrderBy: "create_time"})},
 		{
 			name: "list a page of providers",

@@ -39,6 +39,10 @@ func federationExamples(t *testing.T, w *world, x things) map[string][]example {
 	}
 	idp := w.post(t, base+"identityProviders/"+x.org, provider("idp"))
 	spare := w.post(t, base+"identityProviders/"+x.org, provider("spare"))
+	scimmed := w.post(t, base+"identityProviders/"+x.org, provider("scimmed"))
+	enabled := w.post(t, base+"identityProviders/"+x.org, provider("enabled"))
+	revoked := w.post(t, base+"identityProviders/"+x.org, provider("revoked"))
+	w.post(t, base+"identityProviders/"+scimmed+":generateScimToken", `{}`)
 	mapped := w.post(t, base+"externalGroupRoleMappings/"+idp, mapping("admins"))
 	batch := w.post(t, base+"externalGroupRoleMappings/"+idp, mapping("batch"))
 	invite := w.post(t, base+"groupInvites/"+x.folder, `{"roleUid":"`+viewer+`","ttl":"3600s"}`)
@@ -58,6 +62,16 @@ func federationExamples(t *testing.T, w *world, x things) map[string][]example {
 			{uid: x.org, body: provider("new")}, {uid: x.org, body: `{"name":"x"}`, fails: true},
 		},
 		"IdentityProvidersService_UpdateIdentityProvider": change(idp, `{"description":"new"}`, `{"name":"A"}`),
+		"IdentityProvidersService_GenerateScimToken":      {{uid: idp, body: `{}`}, {uid: idp, body: `{}`, fails: true}},
+		"IdentityProvidersService_RegenerateScimToken": {
+			{uid: scimmed, body: `{"etag":"1"}`}, {uid: scimmed, body: `{"etag":"0"}`, fails: true},
+		},
+		"IdentityProvidersService_SetScimEnabled": {
+			{uid: enabled, body: `{"etag":"0"}`}, {uid: enabled, body: `{"enabled":true}`, fails: true},
+		},
+		"IdentityProvidersService_RevokeScimToken": {
+			{uid: revoked, body: `{}`}, {uid: nothing, body: `{}`, fails: true},
+		},
 		"IdentityProvidersService_DeleteIdentityProvider": {{uid: spare}, {uid: spare, fails: true}},
 
 		"ExternalGroupRoleMappingsService_ListExternalGroupRoleMappings": list,

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -40,6 +41,14 @@ func v1Examples(t *testing.T, w *world, x things) map[string][]example {
 			`.example","clientId":"c","clientSecret":"s"}}`
 	}
 	idp := made("identityProviders/"+x.org, provider("old"))
+	var directories [4]string
+	for i := range directories {
+		directories[i] = made("identityProviders/"+x.org, provider(fmt.Sprint("directory", i)))
+	}
+	withToken := w.send(t, w.Token, "POST", base+"identityProviders/"+directories[1]+":generateScimToken", `{}`)
+	if withToken.status != http.StatusOK {
+		t.Fatal(withToken.body)
+	}
 	mapping := func(group string) string {
 		return `{"externalGroupId":"` + group + `","roleUidp":"` + viewer + `","scope":"` + x.org + `"}`
 	}
@@ -124,6 +133,17 @@ func v1Examples(t *testing.T, w *world, x things) map[string][]example {
 		"V1_IdentityProviders_Update": {{uid: idp, body: provider("old")}, {uid: idp, body: `{}`, fails: true}},
 		// Fails, because the provider has mappings.
 		"V1_IdentityProviders_Delete": {{uid: idp, fails: true}, {uid: "nonsense", fails: true}},
+
+		"V1_IdentityProviders_GenerateScimToken": {
+			{uid: directories[0], body: `{}`}, {uid: directories[0], body: `{}`, fails: true},
+		},
+		"V1_IdentityProviders_RegenerateScimToken": {
+			{uid: directories[1], body: `{"etag":"1"}`}, {uid: directories[1], body: `{"etag":"0"}`, fails: true},
+		},
+		"V1_IdentityProviders_RevokeScimToken": {{uid: directories[2], body: `{}`}, {uid: nothing, body: `{}`, fails: true}},
+		"V1_IdentityProviders_SetScimEnabled": {
+			{uid: directories[3], body: `{"etag":"0"}`}, {uid: directories[3], body: `{"enabled":true}`, fails: true},
+		},
 
 		"V1_ExternalGroupRoleMappings_List": {
 			{}, {query: "identity_provider_uidp=" + idp}, {query: "identity_provider_uidp=x", fails: true},

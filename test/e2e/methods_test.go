@@ -24,7 +24,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
-	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/server"
@@ -45,16 +44,6 @@ var ways = []way{
 	{"JSON", false, []string{"v1", "v2beta1"}}, {"JSON", false, []string{"v2"}},
 	{"gRPC", false, []string{"v1", "v2beta1"}}, {"gRPC", false, []string{"v2"}},
 	{"gRPC, public name", true, []string{"v1", "v2beta1"}}, {"gRPC, public name", true, []string{"v2"}},
-}
-
-// outOfScope are the methods of the public API that this server does not implement, by service.
-var outOfScope = map[string][]string{
-	"holdfast.iam.v1.IdentityProviders": {
-		"GenerateScimToken", "RegenerateScimToken", "RevokeScimToken", "SetScimEnabled",
-	},
-	"holdfast.iam.v2beta1.IdentityProvidersService": {
-		"GenerateScimToken", "RegenerateScimToken", "RevokeScimToken", "SetScimEnabled",
-	},
 }
 
 // An outcome is the result of calling a method in one way.
@@ -242,7 +231,7 @@ func (w *world) tryWay(t *testing.T, way way) (outcomes []outcome) {
 		}
 		outcomes = append(outcomes, outcome{string(m.Parent().FullName()), string(m.Name()), version, way.protocol, state})
 	}
-	return append(outcomes, w.tryOutOfScope(t, way, names)...)
+	return outcomes
 }
 
 // deletesLast returns a key for sorting methods. Methods that delete resources come last.
@@ -263,36 +252,6 @@ func called(
 		service = strings.Replace(service, ".v2beta1.", ".v2.", 1)
 	}
 	return "/" + service + "/" + string(m.Name())
-}
-
-// tryOutOfScope checks that the methods in outOfScope are not implemented, because docs/methods.md lists them as not
-// implemented.
-func (w *world) tryOutOfScope(t *testing.T, way way, names map[protoreflect.FullName]string) (outcomes []outcome) {
-	t.Helper()
-	for service, methods := range outOfScope {
-		version := service[strings.Index(service, ".v")+1 : strings.LastIndexByte(service, '.')]
-		if version == "v2beta1" && !slices.Contains(way.versions, version) {
-			version = "v2"
-		}
-		if !slices.Contains(way.versions, version) {
-			continue
-		}
-		name := service
-		if way.public {
-			name = names[protoreflect.FullName(service)]
-		}
-		for _, method := range methods {
-			if way.protocol != "JSON" {
-				err := w.conn.Invoke(bearing(t, w.Token), "/"+strings.Replace(name, ".v2beta1.", "."+version+".", 1)+"/"+method,
-					&emptypb.Empty{}, &emptypb.Empty{})
-				if status.Code(err) != codes.Unimplemented {
-					t.Errorf("%s/%s is out of scope, but returned %v", name, method, err)
-				}
-			}
-			outcomes = append(outcomes, outcome{service, method, version, way.protocol, "out of scope: SCIM"})
-		}
-	}
-	return outcomes
 }
 
 func rule(m protoreflect.MethodDescriptor) *annotations.HttpRule {
@@ -429,8 +388,8 @@ const methodsPreface = `# The methods of the public API, and their state here
 ` + "`go test -C test ./e2e -run TestApiMethods -update`" + ` writes this page. ` +
 	`It calls each method of every version on a running server,
 over gRPC under our own name and under the public API's (see [clients.md](clients.md)), and as JSON. *Works* means that
-a valid request succeeded; *refused* gives the server's reason for refusing a valid request. Only methods that are out
-of scope answer "unimplemented": SCIM here, and the services for terms, overlays and custom assembly as a whole.
+a valid request succeeded; *refused* gives the server's reason for refusing a valid request. Only the services for
+terms, overlays and custom assembly are not implemented.
 `
 
 // rows returns a table row for each state, with the versions and protocols that have this state.

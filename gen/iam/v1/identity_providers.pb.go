@@ -12,6 +12,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	emptypb "google.golang.org/protobuf/types/known/emptypb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
@@ -446,6 +447,581 @@ func (x *IdentityProviderList) GetItems() []*IdentityProvider {
 	return nil
 }
 
+// GenerateScimTokenRequest names a provider, and says how long its token is valid.
+type GenerateScimTokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The provider's id.
+	IdentityProviderId string `protobuf:"bytes,1,opt,name=identity_provider_id,json=identityProviderId,proto3" json:"identity_provider_id,omitempty"`
+	// When the token expires: in at most two years. Unset means in one year.
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// The token does not expire. It cannot be combined with expire_time.
+	NeverExpires  bool `protobuf:"varint,3,opt,name=never_expires,json=neverExpires,proto3" json:"never_expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GenerateScimTokenRequest) Reset() {
+	*x = GenerateScimTokenRequest{}
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GenerateScimTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GenerateScimTokenRequest) ProtoMessage() {}
+
+func (x *GenerateScimTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GenerateScimTokenRequest.ProtoReflect.Descriptor instead.
+func (*GenerateScimTokenRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v1_identity_providers_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GenerateScimTokenRequest) GetIdentityProviderId() string {
+	if x != nil {
+		return x.IdentityProviderId
+	}
+	return ""
+}
+
+func (x *GenerateScimTokenRequest) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *GenerateScimTokenRequest) GetNeverExpires() bool {
+	if x != nil {
+		return x.NeverExpires
+	}
+	return false
+}
+
+// GenerateScimTokenResponse has the token, which is not returned again.
+type GenerateScimTokenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token, a secret.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// The address that the directory calls.
+	EndpointUrl string `protobuf:"bytes,2,opt,name=endpoint_url,json=endpointUrl,proto3" json:"endpoint_url,omitempty"`
+	// When the token expires. Unset if it does not expire.
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// The provider's id.
+	IdentityProviderId string `protobuf:"bytes,4,opt,name=identity_provider_id,json=identityProviderId,proto3" json:"identity_provider_id,omitempty"`
+	// The new etag of the directory.
+	Etag          string `protobuf:"bytes,5,opt,name=etag,proto3" json:"etag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GenerateScimTokenResponse) Reset() {
+	*x = GenerateScimTokenResponse{}
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GenerateScimTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GenerateScimTokenResponse) ProtoMessage() {}
+
+func (x *GenerateScimTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GenerateScimTokenResponse.ProtoReflect.Descriptor instead.
+func (*GenerateScimTokenResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v1_identity_providers_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GenerateScimTokenResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *GenerateScimTokenResponse) GetEndpointUrl() string {
+	if x != nil {
+		return x.EndpointUrl
+	}
+	return ""
+}
+
+func (x *GenerateScimTokenResponse) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *GenerateScimTokenResponse) GetIdentityProviderId() string {
+	if x != nil {
+		return x.IdentityProviderId
+	}
+	return ""
+}
+
+func (x *GenerateScimTokenResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+// RegenerateScimTokenRequest names a provider, and says how long its old and its new token are valid.
+type RegenerateScimTokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The provider's id.
+	IdentityProviderId string `protobuf:"bytes,1,opt,name=identity_provider_id,json=identityProviderId,proto3" json:"identity_provider_id,omitempty"`
+	// How long the previous token stays valid: at most a day, and an hour if unset. 0 ends it immediately.
+	Overlap *durationpb.Duration `protobuf:"bytes,2,opt,name=overlap,proto3" json:"overlap,omitempty"`
+	// When the new token expires: in at most two years. Unset means in one year.
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// The etag of the directory.
+	Etag string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
+	// The new token does not expire. It cannot be combined with expire_time.
+	NeverExpires  bool `protobuf:"varint,5,opt,name=never_expires,json=neverExpires,proto3" json:"never_expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegenerateScimTokenRequest) Reset() {
+	*x = RegenerateScimTokenRequest{}
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegenerateScimTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegenerateScimTokenRequest) ProtoMessage() {}
+
+func (x *RegenerateScimTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegenerateScimTokenRequest.ProtoReflect.Descriptor instead.
+func (*RegenerateScimTokenRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v1_identity_providers_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RegenerateScimTokenRequest) GetIdentityProviderId() string {
+	if x != nil {
+		return x.IdentityProviderId
+	}
+	return ""
+}
+
+func (x *RegenerateScimTokenRequest) GetOverlap() *durationpb.Duration {
+	if x != nil {
+		return x.Overlap
+	}
+	return nil
+}
+
+func (x *RegenerateScimTokenRequest) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *RegenerateScimTokenRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+func (x *RegenerateScimTokenRequest) GetNeverExpires() bool {
+	if x != nil {
+		return x.NeverExpires
+	}
+	return false
+}
+
+// RegenerateScimTokenResponse has the new token, which is not returned again.
+type RegenerateScimTokenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token, a secret.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// The address that the directory calls.
+	EndpointUrl string `protobuf:"bytes,2,opt,name=endpoint_url,json=endpointUrl,proto3" json:"endpoint_url,omitempty"`
+	// When the token expires. Unset if it does not expire.
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// The provider's id.
+	IdentityProviderId string `protobuf:"bytes,4,opt,name=identity_provider_id,json=identityProviderId,proto3" json:"identity_provider_id,omitempty"`
+	// The new etag of the directory.
+	Etag string `protobuf:"bytes,5,opt,name=etag,proto3" json:"etag,omitempty"`
+	// When the previous token expires. Unset if it is no longer valid.
+	PreviousTokenExpireTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=previous_token_expire_time,json=previousTokenExpireTime,proto3" json:"previous_token_expire_time,omitempty"`
+	// The overlap of the request.
+	RequestedOverlap *durationpb.Duration `protobuf:"bytes,7,opt,name=requested_overlap,json=requestedOverlap,proto3" json:"requested_overlap,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *RegenerateScimTokenResponse) Reset() {
+	*x = RegenerateScimTokenResponse{}
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegenerateScimTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegenerateScimTokenResponse) ProtoMessage() {}
+
+func (x *RegenerateScimTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegenerateScimTokenResponse.ProtoReflect.Descriptor instead.
+func (*RegenerateScimTokenResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v1_identity_providers_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RegenerateScimTokenResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *RegenerateScimTokenResponse) GetEndpointUrl() string {
+	if x != nil {
+		return x.EndpointUrl
+	}
+	return ""
+}
+
+func (x *RegenerateScimTokenResponse) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *RegenerateScimTokenResponse) GetIdentityProviderId() string {
+	if x != nil {
+		return x.IdentityProviderId
+	}
+	return ""
+}
+
+func (x *RegenerateScimTokenResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+func (x *RegenerateScimTokenResponse) GetPreviousTokenExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PreviousTokenExpireTime
+	}
+	return nil
+}
+
+func (x *RegenerateScimTokenResponse) GetRequestedOverlap() *durationpb.Duration {
+	if x != nil {
+		return x.RequestedOverlap
+	}
+	return nil
+}
+
+// RevokeScimTokenRequest names a provider.
+type RevokeScimTokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The provider's id.
+	IdentityProviderId string `protobuf:"bytes,1,opt,name=identity_provider_id,json=identityProviderId,proto3" json:"identity_provider_id,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *RevokeScimTokenRequest) Reset() {
+	*x = RevokeScimTokenRequest{}
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeScimTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeScimTokenRequest) ProtoMessage() {}
+
+func (x *RevokeScimTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeScimTokenRequest.ProtoReflect.Descriptor instead.
+func (*RevokeScimTokenRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v1_identity_providers_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RevokeScimTokenRequest) GetIdentityProviderId() string {
+	if x != nil {
+		return x.IdentityProviderId
+	}
+	return ""
+}
+
+// RevokeScimTokenResponse has the state of the directory.
+type RevokeScimTokenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The provider's id.
+	IdentityProviderId string `protobuf:"bytes,1,opt,name=identity_provider_id,json=identityProviderId,proto3" json:"identity_provider_id,omitempty"`
+	// The new etag of the directory.
+	Etag string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	// The directory is enabled.
+	Enabled bool `protobuf:"varint,3,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	// When the tokens were revoked.
+	RevokeTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=revoke_time,json=revokeTime,proto3" json:"revoke_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeScimTokenResponse) Reset() {
+	*x = RevokeScimTokenResponse{}
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeScimTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeScimTokenResponse) ProtoMessage() {}
+
+func (x *RevokeScimTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeScimTokenResponse.ProtoReflect.Descriptor instead.
+func (*RevokeScimTokenResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v1_identity_providers_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RevokeScimTokenResponse) GetIdentityProviderId() string {
+	if x != nil {
+		return x.IdentityProviderId
+	}
+	return ""
+}
+
+func (x *RevokeScimTokenResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+func (x *RevokeScimTokenResponse) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *RevokeScimTokenResponse) GetRevokeTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RevokeTime
+	}
+	return nil
+}
+
+// SetScimEnabledRequest names a provider, and says whether its directory is enabled.
+type SetScimEnabledRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The provider's id.
+	IdentityProviderId string `protobuf:"bytes,1,opt,name=identity_provider_id,json=identityProviderId,proto3" json:"identity_provider_id,omitempty"`
+	// The directory is enabled.
+	Enabled bool `protobuf:"varint,2,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	// The etag of the directory.
+	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetScimEnabledRequest) Reset() {
+	*x = SetScimEnabledRequest{}
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetScimEnabledRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetScimEnabledRequest) ProtoMessage() {}
+
+func (x *SetScimEnabledRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetScimEnabledRequest.ProtoReflect.Descriptor instead.
+func (*SetScimEnabledRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v1_identity_providers_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SetScimEnabledRequest) GetIdentityProviderId() string {
+	if x != nil {
+		return x.IdentityProviderId
+	}
+	return ""
+}
+
+func (x *SetScimEnabledRequest) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *SetScimEnabledRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+// SetScimEnabledResponse has the state of the directory.
+type SetScimEnabledResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The provider's id.
+	IdentityProviderId string `protobuf:"bytes,1,opt,name=identity_provider_id,json=identityProviderId,proto3" json:"identity_provider_id,omitempty"`
+	// The directory is enabled.
+	Enabled bool `protobuf:"varint,2,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	// The new etag of the directory.
+	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetScimEnabledResponse) Reset() {
+	*x = SetScimEnabledResponse{}
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetScimEnabledResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetScimEnabledResponse) ProtoMessage() {}
+
+func (x *SetScimEnabledResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetScimEnabledResponse.ProtoReflect.Descriptor instead.
+func (*SetScimEnabledResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v1_identity_providers_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SetScimEnabledResponse) GetIdentityProviderId() string {
+	if x != nil {
+		return x.IdentityProviderId
+	}
+	return ""
+}
+
+func (x *SetScimEnabledResponse) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *SetScimEnabledResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 // OIDC configures this service as a client of an OpenID Connect provider.
 type IdentityProvider_OIDC struct {
 	state            protoimpl.MessageState                `protogen:"open.v1"`
@@ -462,7 +1038,7 @@ type IdentityProvider_OIDC struct {
 
 func (x *IdentityProvider_OIDC) Reset() {
 	*x = IdentityProvider_OIDC{}
-	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[5]
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -474,7 +1050,7 @@ func (x *IdentityProvider_OIDC) String() string {
 func (*IdentityProvider_OIDC) ProtoMessage() {}
 
 func (x *IdentityProvider_OIDC) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[5]
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -554,7 +1130,7 @@ type IdentityProvider_SCIM struct {
 
 func (x *IdentityProvider_SCIM) Reset() {
 	*x = IdentityProvider_SCIM{}
-	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[6]
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -566,7 +1142,7 @@ func (x *IdentityProvider_SCIM) String() string {
 func (*IdentityProvider_SCIM) ProtoMessage() {}
 
 func (x *IdentityProvider_SCIM) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[6]
+	mi := &file_holdfast_iam_v1_identity_providers_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -628,7 +1204,7 @@ var File_holdfast_iam_v1_identity_providers_proto protoreflect.FileDescriptor
 
 const file_holdfast_iam_v1_identity_providers_proto_rawDesc = "" +
 	"\n" +
-	"(holdfast/iam/v1/identity_providers.proto\x12\x0fholdfast.iam.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\x88\n" +
+	"(holdfast/iam/v1/identity_providers.proto\x12\x0fholdfast.iam.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\x88\n" +
 	"\n" +
 	"\x10IdentityProvider\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06\x90\xaf\xa8\xd2\x05\x01R\x02id\x12\x12\n" +
@@ -674,7 +1250,51 @@ const file_holdfast_iam_v1_identity_providers_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12/\n" +
 	"\x04uidp\x18\x03 \x01(\v2\x1b.holdfast.common.UIDPFilterR\x04uidp\"O\n" +
 	"\x14IdentityProviderList\x127\n" +
-	"\x05items\x18\x01 \x03(\v2!.holdfast.iam.v1.IdentityProviderR\x05items2\xaf\x06\n" +
+	"\x05items\x18\x01 \x03(\v2!.holdfast.iam.v1.IdentityProviderR\x05items\"\xb6\x01\n" +
+	"\x18GenerateScimTokenRequest\x128\n" +
+	"\x14identity_provider_id\x18\x01 \x01(\tB\x06\x90\xaf\xa8\xd2\x05\x01R\x12identityProviderId\x12;\n" +
+	"\vexpire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x12#\n" +
+	"\rnever_expires\x18\x03 \x01(\bR\fneverExpires\"\xdc\x01\n" +
+	"\x19GenerateScimTokenResponse\x12\x19\n" +
+	"\x05token\x18\x01 \x01(\tB\x03\x80\x01\x01R\x05token\x12!\n" +
+	"\fendpoint_url\x18\x02 \x01(\tR\vendpointUrl\x12;\n" +
+	"\vexpire_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x120\n" +
+	"\x14identity_provider_id\x18\x04 \x01(\tR\x12identityProviderId\x12\x12\n" +
+	"\x04etag\x18\x05 \x01(\tR\x04etag\"\x81\x02\n" +
+	"\x1aRegenerateScimTokenRequest\x128\n" +
+	"\x14identity_provider_id\x18\x01 \x01(\tB\x06\x90\xaf\xa8\xd2\x05\x01R\x12identityProviderId\x123\n" +
+	"\aoverlap\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\aoverlap\x12;\n" +
+	"\vexpire_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x12\x12\n" +
+	"\x04etag\x18\x04 \x01(\tR\x04etag\x12#\n" +
+	"\rnever_expires\x18\x05 \x01(\bR\fneverExpires\"\xff\x02\n" +
+	"\x1bRegenerateScimTokenResponse\x12\x19\n" +
+	"\x05token\x18\x01 \x01(\tB\x03\x80\x01\x01R\x05token\x12!\n" +
+	"\fendpoint_url\x18\x02 \x01(\tR\vendpointUrl\x12;\n" +
+	"\vexpire_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x120\n" +
+	"\x14identity_provider_id\x18\x04 \x01(\tR\x12identityProviderId\x12\x12\n" +
+	"\x04etag\x18\x05 \x01(\tR\x04etag\x12W\n" +
+	"\x1aprevious_token_expire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x17previousTokenExpireTime\x12F\n" +
+	"\x11requested_overlap\x18\a \x01(\v2\x19.google.protobuf.DurationR\x10requestedOverlap\"X\n" +
+	"\x16RevokeScimTokenRequest\x128\n" +
+	"\x14identity_provider_id\x18\x01 \x01(\tB\x06\x90\xaf\xa8\xd2\x05\x01R\x12identityProviderIdJ\x04\b\x02\x10\x03\"\xb6\x01\n" +
+	"\x17RevokeScimTokenResponse\x120\n" +
+	"\x14identity_provider_id\x18\x01 \x01(\tR\x12identityProviderId\x12\x12\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag\x12\x18\n" +
+	"\aenabled\x18\x03 \x01(\bR\aenabled\x12;\n" +
+	"\vrevoke_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"revokeTime\"\x7f\n" +
+	"\x15SetScimEnabledRequest\x128\n" +
+	"\x14identity_provider_id\x18\x01 \x01(\tB\x06\x90\xaf\xa8\xd2\x05\x01R\x12identityProviderId\x12\x18\n" +
+	"\aenabled\x18\x02 \x01(\bR\aenabled\x12\x12\n" +
+	"\x04etag\x18\x03 \x01(\tR\x04etag\"x\n" +
+	"\x16SetScimEnabledResponse\x120\n" +
+	"\x14identity_provider_id\x18\x01 \x01(\tR\x12identityProviderId\x12\x18\n" +
+	"\aenabled\x18\x02 \x01(\bR\aenabled\x12\x12\n" +
+	"\x04etag\x18\x03 \x01(\tR\x04etag2\x9b\x0f\n" +
 	"\x11IdentityProviders\x12\xf2\x01\n" +
 	"\x06Create\x12..holdfast.iam.v1.CreateIdentityProviderRequest\x1a!.holdfast.iam.v1.IdentityProvider\"\x94\x01\x82\xd3\xe4\x93\x02=:\x11identity_provider\"(/iam/v1/identityProviders/{parent_id=**}\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
 	"\x04\x95\n" +
@@ -690,7 +1310,27 @@ const file_holdfast_iam_v1_identity_providers_proto_rawDesc = "" +
 	"\x06Delete\x12..holdfast.iam.v1.DeleteIdentityProviderRequest\x1a\x16.google.protobuf.Empty\"x\x82\xd3\xe4\x93\x02#*!/iam/v1/identityProviders/{id=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\x98\n" +
 	"\xc2\xf0\x8e\xfc\v=\n" +
-	"2dev.holdfast.api.iam.identity_providers.deleted.v1\x12\x05group\x18\x01B5Z3github.com/holdfast-dev/holdfast/gen/iam/v1;iamv1pbb\x06proto3"
+	"2dev.holdfast.api.iam.identity_providers.deleted.v1\x12\x05group\x18\x01\x12\x9b\x02\n" +
+	"\x11GenerateScimToken\x12).holdfast.iam.v1.GenerateScimTokenRequest\x1a*.holdfast.iam.v1.GenerateScimTokenResponse\"\xae\x01\x82\xd3\xe4\x93\x02J:\x01*\"E/iam/v1/identityProviders/{identity_provider_id=**}:generateScimToken\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x04\x99\n" +
+	"\x97\n" +
+	"\xc2\xf0\x8e\xfc\vJ\n" +
+	"?dev.holdfast.api.iam.identity_providers.scim_token.generated.v1\x12\x05group\x18\x01\x12\xa5\x02\n" +
+	"\x13RegenerateScimToken\x12+.holdfast.iam.v1.RegenerateScimTokenRequest\x1a,.holdfast.iam.v1.RegenerateScimTokenResponse\"\xb2\x01\x82\xd3\xe4\x93\x02L:\x01*\"G/iam/v1/identityProviders/{identity_provider_id=**}:regenerateScimToken\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x04\x99\n" +
+	"\x97\n" +
+	"\xc2\xf0\x8e\xfc\vL\n" +
+	"Adev.holdfast.api.iam.identity_providers.scim_token.regenerated.v1\x12\x05group\x18\x01\x12\x91\x02\n" +
+	"\x0fRevokeScimToken\x12'.holdfast.iam.v1.RevokeScimTokenRequest\x1a(.holdfast.iam.v1.RevokeScimTokenResponse\"\xaa\x01\x82\xd3\xe4\x93\x02H:\x01*\"C/iam/v1/identityProviders/{identity_provider_id=**}:revokeScimToken\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x04\x99\n" +
+	"\x97\n" +
+	"\xc2\xf0\x8e\xfc\vH\n" +
+	"=dev.holdfast.api.iam.identity_providers.scim_token.revoked.v1\x12\x05group\x18\x01\x12\x8f\x02\n" +
+	"\x0eSetScimEnabled\x12&.holdfast.iam.v1.SetScimEnabledRequest\x1a'.holdfast.iam.v1.SetScimEnabledResponse\"\xab\x01\x82\xd3\xe4\x93\x02G:\x01*\"B/iam/v1/identityProviders/{identity_provider_id=**}:setScimEnabled\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x04\x99\n" +
+	"\x97\n" +
+	"\xc2\xf0\x8e\xfc\vJ\n" +
+	"?dev.holdfast.api.iam.identity_providers.scim_enabled.updated.v1\x12\x05group\x18\x01B5Z3github.com/holdfast-dev/holdfast/gen/iam/v1;iamv1pbb\x06proto3"
 
 var (
 	file_holdfast_iam_v1_identity_providers_proto_rawDescOnce sync.Once
@@ -705,7 +1345,7 @@ func file_holdfast_iam_v1_identity_providers_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_iam_v1_identity_providers_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_holdfast_iam_v1_identity_providers_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_holdfast_iam_v1_identity_providers_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_holdfast_iam_v1_identity_providers_proto_goTypes = []any{
 	(IdentityProvider_OIDC_CorrelationRule)(0), // 0: holdfast.iam.v1.IdentityProvider.OIDC.CorrelationRule
 	(IdentityProvider_SCIM_CredentialState)(0), // 1: holdfast.iam.v1.IdentityProvider.SCIM.CredentialState
@@ -714,35 +1354,60 @@ var file_holdfast_iam_v1_identity_providers_proto_goTypes = []any{
 	(*DeleteIdentityProviderRequest)(nil),      // 4: holdfast.iam.v1.DeleteIdentityProviderRequest
 	(*IdentityProviderFilter)(nil),             // 5: holdfast.iam.v1.IdentityProviderFilter
 	(*IdentityProviderList)(nil),               // 6: holdfast.iam.v1.IdentityProviderList
-	(*IdentityProvider_OIDC)(nil),              // 7: holdfast.iam.v1.IdentityProvider.OIDC
-	(*IdentityProvider_SCIM)(nil),              // 8: holdfast.iam.v1.IdentityProvider.SCIM
-	(*common.UIDPFilter)(nil),                  // 9: holdfast.common.UIDPFilter
-	(*timestamppb.Timestamp)(nil),              // 10: google.protobuf.Timestamp
-	(*emptypb.Empty)(nil),                      // 11: google.protobuf.Empty
+	(*GenerateScimTokenRequest)(nil),           // 7: holdfast.iam.v1.GenerateScimTokenRequest
+	(*GenerateScimTokenResponse)(nil),          // 8: holdfast.iam.v1.GenerateScimTokenResponse
+	(*RegenerateScimTokenRequest)(nil),         // 9: holdfast.iam.v1.RegenerateScimTokenRequest
+	(*RegenerateScimTokenResponse)(nil),        // 10: holdfast.iam.v1.RegenerateScimTokenResponse
+	(*RevokeScimTokenRequest)(nil),             // 11: holdfast.iam.v1.RevokeScimTokenRequest
+	(*RevokeScimTokenResponse)(nil),            // 12: holdfast.iam.v1.RevokeScimTokenResponse
+	(*SetScimEnabledRequest)(nil),              // 13: holdfast.iam.v1.SetScimEnabledRequest
+	(*SetScimEnabledResponse)(nil),             // 14: holdfast.iam.v1.SetScimEnabledResponse
+	(*IdentityProvider_OIDC)(nil),              // 15: holdfast.iam.v1.IdentityProvider.OIDC
+	(*IdentityProvider_SCIM)(nil),              // 16: holdfast.iam.v1.IdentityProvider.SCIM
+	(*common.UIDPFilter)(nil),                  // 17: holdfast.common.UIDPFilter
+	(*timestamppb.Timestamp)(nil),              // 18: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),                // 19: google.protobuf.Duration
+	(*emptypb.Empty)(nil),                      // 20: google.protobuf.Empty
 }
 var file_holdfast_iam_v1_identity_providers_proto_depIdxs = []int32{
-	7,  // 0: holdfast.iam.v1.IdentityProvider.oidc:type_name -> holdfast.iam.v1.IdentityProvider.OIDC
-	8,  // 1: holdfast.iam.v1.IdentityProvider.scim:type_name -> holdfast.iam.v1.IdentityProvider.SCIM
+	15, // 0: holdfast.iam.v1.IdentityProvider.oidc:type_name -> holdfast.iam.v1.IdentityProvider.OIDC
+	16, // 1: holdfast.iam.v1.IdentityProvider.scim:type_name -> holdfast.iam.v1.IdentityProvider.SCIM
 	2,  // 2: holdfast.iam.v1.CreateIdentityProviderRequest.identity_provider:type_name -> holdfast.iam.v1.IdentityProvider
-	9,  // 3: holdfast.iam.v1.IdentityProviderFilter.uidp:type_name -> holdfast.common.UIDPFilter
+	17, // 3: holdfast.iam.v1.IdentityProviderFilter.uidp:type_name -> holdfast.common.UIDPFilter
 	2,  // 4: holdfast.iam.v1.IdentityProviderList.items:type_name -> holdfast.iam.v1.IdentityProvider
-	0,  // 5: holdfast.iam.v1.IdentityProvider.OIDC.correlation_rule:type_name -> holdfast.iam.v1.IdentityProvider.OIDC.CorrelationRule
-	10, // 6: holdfast.iam.v1.IdentityProvider.SCIM.token_expire_time:type_name -> google.protobuf.Timestamp
-	10, // 7: holdfast.iam.v1.IdentityProvider.SCIM.previous_token_expire_time:type_name -> google.protobuf.Timestamp
-	1,  // 8: holdfast.iam.v1.IdentityProvider.SCIM.credential_state:type_name -> holdfast.iam.v1.IdentityProvider.SCIM.CredentialState
-	3,  // 9: holdfast.iam.v1.IdentityProviders.Create:input_type -> holdfast.iam.v1.CreateIdentityProviderRequest
-	2,  // 10: holdfast.iam.v1.IdentityProviders.Update:input_type -> holdfast.iam.v1.IdentityProvider
-	5,  // 11: holdfast.iam.v1.IdentityProviders.List:input_type -> holdfast.iam.v1.IdentityProviderFilter
-	4,  // 12: holdfast.iam.v1.IdentityProviders.Delete:input_type -> holdfast.iam.v1.DeleteIdentityProviderRequest
-	2,  // 13: holdfast.iam.v1.IdentityProviders.Create:output_type -> holdfast.iam.v1.IdentityProvider
-	2,  // 14: holdfast.iam.v1.IdentityProviders.Update:output_type -> holdfast.iam.v1.IdentityProvider
-	6,  // 15: holdfast.iam.v1.IdentityProviders.List:output_type -> holdfast.iam.v1.IdentityProviderList
-	11, // 16: holdfast.iam.v1.IdentityProviders.Delete:output_type -> google.protobuf.Empty
-	13, // [13:17] is the sub-list for method output_type
-	9,  // [9:13] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	18, // 5: holdfast.iam.v1.GenerateScimTokenRequest.expire_time:type_name -> google.protobuf.Timestamp
+	18, // 6: holdfast.iam.v1.GenerateScimTokenResponse.expire_time:type_name -> google.protobuf.Timestamp
+	19, // 7: holdfast.iam.v1.RegenerateScimTokenRequest.overlap:type_name -> google.protobuf.Duration
+	18, // 8: holdfast.iam.v1.RegenerateScimTokenRequest.expire_time:type_name -> google.protobuf.Timestamp
+	18, // 9: holdfast.iam.v1.RegenerateScimTokenResponse.expire_time:type_name -> google.protobuf.Timestamp
+	18, // 10: holdfast.iam.v1.RegenerateScimTokenResponse.previous_token_expire_time:type_name -> google.protobuf.Timestamp
+	19, // 11: holdfast.iam.v1.RegenerateScimTokenResponse.requested_overlap:type_name -> google.protobuf.Duration
+	18, // 12: holdfast.iam.v1.RevokeScimTokenResponse.revoke_time:type_name -> google.protobuf.Timestamp
+	0,  // 13: holdfast.iam.v1.IdentityProvider.OIDC.correlation_rule:type_name -> holdfast.iam.v1.IdentityProvider.OIDC.CorrelationRule
+	18, // 14: holdfast.iam.v1.IdentityProvider.SCIM.token_expire_time:type_name -> google.protobuf.Timestamp
+	18, // 15: holdfast.iam.v1.IdentityProvider.SCIM.previous_token_expire_time:type_name -> google.protobuf.Timestamp
+	1,  // 16: holdfast.iam.v1.IdentityProvider.SCIM.credential_state:type_name -> holdfast.iam.v1.IdentityProvider.SCIM.CredentialState
+	3,  // 17: holdfast.iam.v1.IdentityProviders.Create:input_type -> holdfast.iam.v1.CreateIdentityProviderRequest
+	2,  // 18: holdfast.iam.v1.IdentityProviders.Update:input_type -> holdfast.iam.v1.IdentityProvider
+	5,  // 19: holdfast.iam.v1.IdentityProviders.List:input_type -> holdfast.iam.v1.IdentityProviderFilter
+	4,  // 20: holdfast.iam.v1.IdentityProviders.Delete:input_type -> holdfast.iam.v1.DeleteIdentityProviderRequest
+	7,  // 21: holdfast.iam.v1.IdentityProviders.GenerateScimToken:input_type -> holdfast.iam.v1.GenerateScimTokenRequest
+	9,  // 22: holdfast.iam.v1.IdentityProviders.RegenerateScimToken:input_type -> holdfast.iam.v1.RegenerateScimTokenRequest
+	11, // 23: holdfast.iam.v1.IdentityProviders.RevokeScimToken:input_type -> holdfast.iam.v1.RevokeScimTokenRequest
+	13, // 24: holdfast.iam.v1.IdentityProviders.SetScimEnabled:input_type -> holdfast.iam.v1.SetScimEnabledRequest
+	2,  // 25: holdfast.iam.v1.IdentityProviders.Create:output_type -> holdfast.iam.v1.IdentityProvider
+	2,  // 26: holdfast.iam.v1.IdentityProviders.Update:output_type -> holdfast.iam.v1.IdentityProvider
+	6,  // 27: holdfast.iam.v1.IdentityProviders.List:output_type -> holdfast.iam.v1.IdentityProviderList
+	20, // 28: holdfast.iam.v1.IdentityProviders.Delete:output_type -> google.protobuf.Empty
+	8,  // 29: holdfast.iam.v1.IdentityProviders.GenerateScimToken:output_type -> holdfast.iam.v1.GenerateScimTokenResponse
+	10, // 30: holdfast.iam.v1.IdentityProviders.RegenerateScimToken:output_type -> holdfast.iam.v1.RegenerateScimTokenResponse
+	12, // 31: holdfast.iam.v1.IdentityProviders.RevokeScimToken:output_type -> holdfast.iam.v1.RevokeScimTokenResponse
+	14, // 32: holdfast.iam.v1.IdentityProviders.SetScimEnabled:output_type -> holdfast.iam.v1.SetScimEnabledResponse
+	25, // [25:33] is the sub-list for method output_type
+	17, // [17:25] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_iam_v1_identity_providers_proto_init() }
@@ -759,7 +1424,7 @@ func file_holdfast_iam_v1_identity_providers_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_iam_v1_identity_providers_proto_rawDesc), len(file_holdfast_iam_v1_identity_providers_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   7,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -20,10 +20,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	IdentityProviders_Create_FullMethodName = "/holdfast.iam.v1.IdentityProviders/Create"
-	IdentityProviders_Update_FullMethodName = "/holdfast.iam.v1.IdentityProviders/Update"
-	IdentityProviders_List_FullMethodName   = "/holdfast.iam.v1.IdentityProviders/List"
-	IdentityProviders_Delete_FullMethodName = "/holdfast.iam.v1.IdentityProviders/Delete"
+	IdentityProviders_Create_FullMethodName              = "/holdfast.iam.v1.IdentityProviders/Create"
+	IdentityProviders_Update_FullMethodName              = "/holdfast.iam.v1.IdentityProviders/Update"
+	IdentityProviders_List_FullMethodName                = "/holdfast.iam.v1.IdentityProviders/List"
+	IdentityProviders_Delete_FullMethodName              = "/holdfast.iam.v1.IdentityProviders/Delete"
+	IdentityProviders_GenerateScimToken_FullMethodName   = "/holdfast.iam.v1.IdentityProviders/GenerateScimToken"
+	IdentityProviders_RegenerateScimToken_FullMethodName = "/holdfast.iam.v1.IdentityProviders/RegenerateScimToken"
+	IdentityProviders_RevokeScimToken_FullMethodName     = "/holdfast.iam.v1.IdentityProviders/RevokeScimToken"
+	IdentityProviders_SetScimEnabled_FullMethodName      = "/holdfast.iam.v1.IdentityProviders/SetScimEnabled"
 )
 
 // IdentityProvidersClient is the client API for IdentityProviders service.
@@ -40,6 +44,19 @@ type IdentityProvidersClient interface {
 	List(ctx context.Context, in *IdentityProviderFilter, opts ...grpc.CallOption) (*IdentityProviderList, error)
 	// Delete removes a provider.
 	Delete(ctx context.Context, in *DeleteIdentityProviderRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
+	// GenerateScimToken creates the first token with which the directory of a provider
+	// calls this service. The token is returned only once. If there is a token, the call fails with a
+	// precondition failure.
+	GenerateScimToken(ctx context.Context, in *GenerateScimTokenRequest, opts ...grpc.CallOption) (*GenerateScimTokenResponse, error)
+	// RegenerateScimToken replaces the token of a provider's directory. The previous token
+	// stays valid for a while.
+	RegenerateScimToken(ctx context.Context, in *RegenerateScimTokenRequest, opts ...grpc.CallOption) (*RegenerateScimTokenResponse, error)
+	// RevokeScimToken makes the tokens of a provider's directory void. It does not disable
+	// the directory.
+	RevokeScimToken(ctx context.Context, in *RevokeScimTokenRequest, opts ...grpc.CallOption) (*RevokeScimTokenResponse, error)
+	// SetScimEnabled enables or disables the directory of a provider. Enabling it needs two
+	// owners of the organization whose roles were assigned by an administrator.
+	SetScimEnabled(ctx context.Context, in *SetScimEnabledRequest, opts ...grpc.CallOption) (*SetScimEnabledResponse, error)
 }
 
 type identityProvidersClient struct {
@@ -90,6 +107,46 @@ func (c *identityProvidersClient) Delete(ctx context.Context, in *DeleteIdentity
 	return out, nil
 }
 
+func (c *identityProvidersClient) GenerateScimToken(ctx context.Context, in *GenerateScimTokenRequest, opts ...grpc.CallOption) (*GenerateScimTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GenerateScimTokenResponse)
+	err := c.cc.Invoke(ctx, IdentityProviders_GenerateScimToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *identityProvidersClient) RegenerateScimToken(ctx context.Context, in *RegenerateScimTokenRequest, opts ...grpc.CallOption) (*RegenerateScimTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RegenerateScimTokenResponse)
+	err := c.cc.Invoke(ctx, IdentityProviders_RegenerateScimToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *identityProvidersClient) RevokeScimToken(ctx context.Context, in *RevokeScimTokenRequest, opts ...grpc.CallOption) (*RevokeScimTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeScimTokenResponse)
+	err := c.cc.Invoke(ctx, IdentityProviders_RevokeScimToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *identityProvidersClient) SetScimEnabled(ctx context.Context, in *SetScimEnabledRequest, opts ...grpc.CallOption) (*SetScimEnabledResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetScimEnabledResponse)
+	err := c.cc.Invoke(ctx, IdentityProviders_SetScimEnabled_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // IdentityProvidersServer is the server API for IdentityProviders service.
 // All implementations must embed UnimplementedIdentityProvidersServer
 // for forward compatibility.
@@ -104,6 +161,19 @@ type IdentityProvidersServer interface {
 	List(context.Context, *IdentityProviderFilter) (*IdentityProviderList, error)
 	// Delete removes a provider.
 	Delete(context.Context, *DeleteIdentityProviderRequest) (*emptypb.Empty, error)
+	// GenerateScimToken creates the first token with which the directory of a provider
+	// calls this service. The token is returned only once. If there is a token, the call fails with a
+	// precondition failure.
+	GenerateScimToken(context.Context, *GenerateScimTokenRequest) (*GenerateScimTokenResponse, error)
+	// RegenerateScimToken replaces the token of a provider's directory. The previous token
+	// stays valid for a while.
+	RegenerateScimToken(context.Context, *RegenerateScimTokenRequest) (*RegenerateScimTokenResponse, error)
+	// RevokeScimToken makes the tokens of a provider's directory void. It does not disable
+	// the directory.
+	RevokeScimToken(context.Context, *RevokeScimTokenRequest) (*RevokeScimTokenResponse, error)
+	// SetScimEnabled enables or disables the directory of a provider. Enabling it needs two
+	// owners of the organization whose roles were assigned by an administrator.
+	SetScimEnabled(context.Context, *SetScimEnabledRequest) (*SetScimEnabledResponse, error)
 	mustEmbedUnimplementedIdentityProvidersServer()
 }
 
@@ -125,6 +195,18 @@ func (UnimplementedIdentityProvidersServer) List(context.Context, *IdentityProvi
 }
 func (UnimplementedIdentityProvidersServer) Delete(context.Context, *DeleteIdentityProviderRequest) (*emptypb.Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
+}
+func (UnimplementedIdentityProvidersServer) GenerateScimToken(context.Context, *GenerateScimTokenRequest) (*GenerateScimTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GenerateScimToken not implemented")
+}
+func (UnimplementedIdentityProvidersServer) RegenerateScimToken(context.Context, *RegenerateScimTokenRequest) (*RegenerateScimTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RegenerateScimToken not implemented")
+}
+func (UnimplementedIdentityProvidersServer) RevokeScimToken(context.Context, *RevokeScimTokenRequest) (*RevokeScimTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeScimToken not implemented")
+}
+func (UnimplementedIdentityProvidersServer) SetScimEnabled(context.Context, *SetScimEnabledRequest) (*SetScimEnabledResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetScimEnabled not implemented")
 }
 func (UnimplementedIdentityProvidersServer) mustEmbedUnimplementedIdentityProvidersServer() {}
 func (UnimplementedIdentityProvidersServer) testEmbeddedByValue()                           {}
@@ -219,6 +301,78 @@ func _IdentityProviders_Delete_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _IdentityProviders_GenerateScimToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GenerateScimTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(IdentityProvidersServer).GenerateScimToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: IdentityProviders_GenerateScimToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(IdentityProvidersServer).GenerateScimToken(ctx, req.(*GenerateScimTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _IdentityProviders_RegenerateScimToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RegenerateScimTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(IdentityProvidersServer).RegenerateScimToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: IdentityProviders_RegenerateScimToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(IdentityProvidersServer).RegenerateScimToken(ctx, req.(*RegenerateScimTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _IdentityProviders_RevokeScimToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeScimTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(IdentityProvidersServer).RevokeScimToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: IdentityProviders_RevokeScimToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(IdentityProvidersServer).RevokeScimToken(ctx, req.(*RevokeScimTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _IdentityProviders_SetScimEnabled_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetScimEnabledRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(IdentityProvidersServer).SetScimEnabled(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: IdentityProviders_SetScimEnabled_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(IdentityProvidersServer).SetScimEnabled(ctx, req.(*SetScimEnabledRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // IdentityProviders_ServiceDesc is the grpc.ServiceDesc for IdentityProviders service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -241,6 +395,22 @@ var IdentityProviders_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Delete",
 			Handler:    _IdentityProviders_Delete_Handler,
+		},
+		{
+			MethodName: "GenerateScimToken",
+			Handler:    _IdentityProviders_GenerateScimToken_Handler,
+		},
+		{
+			MethodName: "RegenerateScimToken",
+			Handler:    _IdentityProviders_RegenerateScimToken_Handler,
+		},
+		{
+			MethodName: "RevokeScimToken",
+			Handler:    _IdentityProviders_RevokeScimToken_Handler,
+		},
+		{
+			MethodName: "SetScimEnabled",
+			Handler:    _IdentityProviders_SetScimEnabled_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -12,6 +12,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	emptypb "google.golang.org/protobuf/types/known/emptypb"
 	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -717,6 +718,581 @@ func (x *DeleteIdentityProviderRequest) GetValidateOnly() bool {
 	return false
 }
 
+// GenerateScimTokenRequest names a provider, and says how long its token is valid.
+type GenerateScimTokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The provider's uid.
+	IdentityProviderUid string `protobuf:"bytes,1,opt,name=identity_provider_uid,json=identityProviderUid,proto3" json:"identity_provider_uid,omitempty"`
+	// When the token expires: in at most two years. Unset means in one year.
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// The token does not expire. It cannot be combined with expire_time.
+	NeverExpires  bool `protobuf:"varint,3,opt,name=never_expires,json=neverExpires,proto3" json:"never_expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GenerateScimTokenRequest) Reset() {
+	*x = GenerateScimTokenRequest{}
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GenerateScimTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GenerateScimTokenRequest) ProtoMessage() {}
+
+func (x *GenerateScimTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GenerateScimTokenRequest.ProtoReflect.Descriptor instead.
+func (*GenerateScimTokenRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v2beta1_identity_providers_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *GenerateScimTokenRequest) GetIdentityProviderUid() string {
+	if x != nil {
+		return x.IdentityProviderUid
+	}
+	return ""
+}
+
+func (x *GenerateScimTokenRequest) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *GenerateScimTokenRequest) GetNeverExpires() bool {
+	if x != nil {
+		return x.NeverExpires
+	}
+	return false
+}
+
+// GenerateScimTokenResponse has the token, which is not returned again.
+type GenerateScimTokenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token, a secret.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// The address that the directory calls.
+	EndpointUrl string `protobuf:"bytes,2,opt,name=endpoint_url,json=endpointUrl,proto3" json:"endpoint_url,omitempty"`
+	// When the token expires. Unset if it does not expire.
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// The provider's uid.
+	IdentityProviderUid string `protobuf:"bytes,4,opt,name=identity_provider_uid,json=identityProviderUid,proto3" json:"identity_provider_uid,omitempty"`
+	// The new etag of the directory.
+	Etag          string `protobuf:"bytes,5,opt,name=etag,proto3" json:"etag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GenerateScimTokenResponse) Reset() {
+	*x = GenerateScimTokenResponse{}
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GenerateScimTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GenerateScimTokenResponse) ProtoMessage() {}
+
+func (x *GenerateScimTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GenerateScimTokenResponse.ProtoReflect.Descriptor instead.
+func (*GenerateScimTokenResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v2beta1_identity_providers_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GenerateScimTokenResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *GenerateScimTokenResponse) GetEndpointUrl() string {
+	if x != nil {
+		return x.EndpointUrl
+	}
+	return ""
+}
+
+func (x *GenerateScimTokenResponse) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *GenerateScimTokenResponse) GetIdentityProviderUid() string {
+	if x != nil {
+		return x.IdentityProviderUid
+	}
+	return ""
+}
+
+func (x *GenerateScimTokenResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+// RegenerateScimTokenRequest names a provider, and says how long its old and its new token are valid.
+type RegenerateScimTokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The provider's uid.
+	IdentityProviderUid string `protobuf:"bytes,1,opt,name=identity_provider_uid,json=identityProviderUid,proto3" json:"identity_provider_uid,omitempty"`
+	// How long the previous token stays valid: at most a day, and an hour if unset. 0 ends it immediately.
+	Overlap *durationpb.Duration `protobuf:"bytes,2,opt,name=overlap,proto3" json:"overlap,omitempty"`
+	// When the new token expires: in at most two years. Unset means in one year.
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// The etag of the directory.
+	Etag string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
+	// The new token does not expire. It cannot be combined with expire_time.
+	NeverExpires  bool `protobuf:"varint,5,opt,name=never_expires,json=neverExpires,proto3" json:"never_expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegenerateScimTokenRequest) Reset() {
+	*x = RegenerateScimTokenRequest{}
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegenerateScimTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegenerateScimTokenRequest) ProtoMessage() {}
+
+func (x *RegenerateScimTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegenerateScimTokenRequest.ProtoReflect.Descriptor instead.
+func (*RegenerateScimTokenRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v2beta1_identity_providers_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RegenerateScimTokenRequest) GetIdentityProviderUid() string {
+	if x != nil {
+		return x.IdentityProviderUid
+	}
+	return ""
+}
+
+func (x *RegenerateScimTokenRequest) GetOverlap() *durationpb.Duration {
+	if x != nil {
+		return x.Overlap
+	}
+	return nil
+}
+
+func (x *RegenerateScimTokenRequest) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *RegenerateScimTokenRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+func (x *RegenerateScimTokenRequest) GetNeverExpires() bool {
+	if x != nil {
+		return x.NeverExpires
+	}
+	return false
+}
+
+// RegenerateScimTokenResponse has the new token, which is not returned again.
+type RegenerateScimTokenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token, a secret.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// The address that the directory calls.
+	EndpointUrl string `protobuf:"bytes,2,opt,name=endpoint_url,json=endpointUrl,proto3" json:"endpoint_url,omitempty"`
+	// When the token expires. Unset if it does not expire.
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// The provider's uid.
+	IdentityProviderUid string `protobuf:"bytes,4,opt,name=identity_provider_uid,json=identityProviderUid,proto3" json:"identity_provider_uid,omitempty"`
+	// The new etag of the directory.
+	Etag string `protobuf:"bytes,5,opt,name=etag,proto3" json:"etag,omitempty"`
+	// When the previous token expires. Unset if it is no longer valid.
+	PreviousTokenExpireTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=previous_token_expire_time,json=previousTokenExpireTime,proto3" json:"previous_token_expire_time,omitempty"`
+	// The overlap of the request.
+	RequestedOverlap *durationpb.Duration `protobuf:"bytes,7,opt,name=requested_overlap,json=requestedOverlap,proto3" json:"requested_overlap,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *RegenerateScimTokenResponse) Reset() {
+	*x = RegenerateScimTokenResponse{}
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegenerateScimTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegenerateScimTokenResponse) ProtoMessage() {}
+
+func (x *RegenerateScimTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegenerateScimTokenResponse.ProtoReflect.Descriptor instead.
+func (*RegenerateScimTokenResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v2beta1_identity_providers_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RegenerateScimTokenResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *RegenerateScimTokenResponse) GetEndpointUrl() string {
+	if x != nil {
+		return x.EndpointUrl
+	}
+	return ""
+}
+
+func (x *RegenerateScimTokenResponse) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *RegenerateScimTokenResponse) GetIdentityProviderUid() string {
+	if x != nil {
+		return x.IdentityProviderUid
+	}
+	return ""
+}
+
+func (x *RegenerateScimTokenResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+func (x *RegenerateScimTokenResponse) GetPreviousTokenExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PreviousTokenExpireTime
+	}
+	return nil
+}
+
+func (x *RegenerateScimTokenResponse) GetRequestedOverlap() *durationpb.Duration {
+	if x != nil {
+		return x.RequestedOverlap
+	}
+	return nil
+}
+
+// RevokeScimTokenRequest names a provider.
+type RevokeScimTokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The provider's uid.
+	IdentityProviderUid string `protobuf:"bytes,1,opt,name=identity_provider_uid,json=identityProviderUid,proto3" json:"identity_provider_uid,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *RevokeScimTokenRequest) Reset() {
+	*x = RevokeScimTokenRequest{}
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeScimTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeScimTokenRequest) ProtoMessage() {}
+
+func (x *RevokeScimTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeScimTokenRequest.ProtoReflect.Descriptor instead.
+func (*RevokeScimTokenRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v2beta1_identity_providers_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RevokeScimTokenRequest) GetIdentityProviderUid() string {
+	if x != nil {
+		return x.IdentityProviderUid
+	}
+	return ""
+}
+
+// RevokeScimTokenResponse has the state of the directory.
+type RevokeScimTokenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The provider's uid.
+	IdentityProviderUid string `protobuf:"bytes,1,opt,name=identity_provider_uid,json=identityProviderUid,proto3" json:"identity_provider_uid,omitempty"`
+	// The new etag of the directory.
+	Etag string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	// The directory is enabled.
+	Enabled bool `protobuf:"varint,3,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	// When the tokens were revoked.
+	RevokeTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=revoke_time,json=revokeTime,proto3" json:"revoke_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeScimTokenResponse) Reset() {
+	*x = RevokeScimTokenResponse{}
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeScimTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeScimTokenResponse) ProtoMessage() {}
+
+func (x *RevokeScimTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeScimTokenResponse.ProtoReflect.Descriptor instead.
+func (*RevokeScimTokenResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v2beta1_identity_providers_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RevokeScimTokenResponse) GetIdentityProviderUid() string {
+	if x != nil {
+		return x.IdentityProviderUid
+	}
+	return ""
+}
+
+func (x *RevokeScimTokenResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+func (x *RevokeScimTokenResponse) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *RevokeScimTokenResponse) GetRevokeTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RevokeTime
+	}
+	return nil
+}
+
+// SetScimEnabledRequest names a provider, and says whether its directory is enabled.
+type SetScimEnabledRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The provider's uid.
+	IdentityProviderUid string `protobuf:"bytes,1,opt,name=identity_provider_uid,json=identityProviderUid,proto3" json:"identity_provider_uid,omitempty"`
+	// The directory is enabled.
+	Enabled bool `protobuf:"varint,2,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	// The etag of the directory.
+	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetScimEnabledRequest) Reset() {
+	*x = SetScimEnabledRequest{}
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetScimEnabledRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetScimEnabledRequest) ProtoMessage() {}
+
+func (x *SetScimEnabledRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetScimEnabledRequest.ProtoReflect.Descriptor instead.
+func (*SetScimEnabledRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v2beta1_identity_providers_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SetScimEnabledRequest) GetIdentityProviderUid() string {
+	if x != nil {
+		return x.IdentityProviderUid
+	}
+	return ""
+}
+
+func (x *SetScimEnabledRequest) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *SetScimEnabledRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+// SetScimEnabledResponse has the state of the directory.
+type SetScimEnabledResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The provider's uid.
+	IdentityProviderUid string `protobuf:"bytes,1,opt,name=identity_provider_uid,json=identityProviderUid,proto3" json:"identity_provider_uid,omitempty"`
+	// The directory is enabled.
+	Enabled bool `protobuf:"varint,2,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	// The new etag of the directory.
+	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetScimEnabledResponse) Reset() {
+	*x = SetScimEnabledResponse{}
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetScimEnabledResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetScimEnabledResponse) ProtoMessage() {}
+
+func (x *SetScimEnabledResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetScimEnabledResponse.ProtoReflect.Descriptor instead.
+func (*SetScimEnabledResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v2beta1_identity_providers_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SetScimEnabledResponse) GetIdentityProviderUid() string {
+	if x != nil {
+		return x.IdentityProviderUid
+	}
+	return ""
+}
+
+func (x *SetScimEnabledResponse) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *SetScimEnabledResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 // OIDC configures this service as a client of an OpenID Connect issuer. It needs a
 // secret, PKCE or both.
 type IdentityProvider_OIDC struct {
@@ -743,7 +1319,7 @@ type IdentityProvider_OIDC struct {
 
 func (x *IdentityProvider_OIDC) Reset() {
 	*x = IdentityProvider_OIDC{}
-	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[7]
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -755,7 +1331,7 @@ func (x *IdentityProvider_OIDC) String() string {
 func (*IdentityProvider_OIDC) ProtoMessage() {}
 
 func (x *IdentityProvider_OIDC) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[7]
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +1417,7 @@ type IdentityProvider_SCIM struct {
 
 func (x *IdentityProvider_SCIM) Reset() {
 	*x = IdentityProvider_SCIM{}
-	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[8]
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -853,7 +1429,7 @@ func (x *IdentityProvider_SCIM) String() string {
 func (*IdentityProvider_SCIM) ProtoMessage() {}
 
 func (x *IdentityProvider_SCIM) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[8]
+	mi := &file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +1491,7 @@ var File_holdfast_iam_v2beta1_identity_providers_proto protoreflect.FileDescript
 
 const file_holdfast_iam_v2beta1_identity_providers_proto_rawDesc = "" +
 	"\n" +
-	"-holdfast/iam/v2beta1/identity_providers.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xd0\f\n" +
+	"-holdfast/iam/v2beta1/identity_providers.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xd0\f\n" +
 	"\x10IdentityProvider\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x02R\x04name\x12 \n" +
@@ -988,7 +1564,51 @@ const file_holdfast_iam_v2beta1_identity_providers_proto_rawDesc = "" +
 	"keepPeople\"b\n" +
 	"\x1dDeleteIdentityProviderRequest\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12$\n" +
-	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly2\x9b\t\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\xbb\x01\n" +
+	"\x18GenerateScimTokenRequest\x12=\n" +
+	"\x15identity_provider_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x13identityProviderUid\x12;\n" +
+	"\vexpire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x12#\n" +
+	"\rnever_expires\x18\x03 \x01(\bR\fneverExpires\"\xde\x01\n" +
+	"\x19GenerateScimTokenResponse\x12\x19\n" +
+	"\x05token\x18\x01 \x01(\tB\x03\x80\x01\x01R\x05token\x12!\n" +
+	"\fendpoint_url\x18\x02 \x01(\tR\vendpointUrl\x12;\n" +
+	"\vexpire_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x122\n" +
+	"\x15identity_provider_uid\x18\x04 \x01(\tR\x13identityProviderUid\x12\x12\n" +
+	"\x04etag\x18\x05 \x01(\tR\x04etag\"\x8b\x02\n" +
+	"\x1aRegenerateScimTokenRequest\x12=\n" +
+	"\x15identity_provider_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x13identityProviderUid\x123\n" +
+	"\aoverlap\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\aoverlap\x12;\n" +
+	"\vexpire_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x12\x17\n" +
+	"\x04etag\x18\x04 \x01(\tB\x03\xe0A\x02R\x04etag\x12#\n" +
+	"\rnever_expires\x18\x05 \x01(\bR\fneverExpires\"\x81\x03\n" +
+	"\x1bRegenerateScimTokenResponse\x12\x19\n" +
+	"\x05token\x18\x01 \x01(\tB\x03\x80\x01\x01R\x05token\x12!\n" +
+	"\fendpoint_url\x18\x02 \x01(\tR\vendpointUrl\x12;\n" +
+	"\vexpire_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x122\n" +
+	"\x15identity_provider_uid\x18\x04 \x01(\tR\x13identityProviderUid\x12\x12\n" +
+	"\x04etag\x18\x05 \x01(\tR\x04etag\x12W\n" +
+	"\x1aprevious_token_expire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x17previousTokenExpireTime\x12F\n" +
+	"\x11requested_overlap\x18\a \x01(\v2\x19.google.protobuf.DurationR\x10requestedOverlap\"]\n" +
+	"\x16RevokeScimTokenRequest\x12=\n" +
+	"\x15identity_provider_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x13identityProviderUidJ\x04\b\x02\x10\x03\"\xb8\x01\n" +
+	"\x17RevokeScimTokenResponse\x122\n" +
+	"\x15identity_provider_uid\x18\x01 \x01(\tR\x13identityProviderUid\x12\x12\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag\x12\x18\n" +
+	"\aenabled\x18\x03 \x01(\bR\aenabled\x12;\n" +
+	"\vrevoke_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"revokeTime\"\x8e\x01\n" +
+	"\x15SetScimEnabledRequest\x12=\n" +
+	"\x15identity_provider_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x13identityProviderUid\x12\x1d\n" +
+	"\aenabled\x18\x02 \x01(\bB\x03\xe0A\x02R\aenabled\x12\x17\n" +
+	"\x04etag\x18\x03 \x01(\tB\x03\xe0A\x02R\x04etag\"z\n" +
+	"\x16SetScimEnabledResponse\x122\n" +
+	"\x15identity_provider_uid\x18\x01 \x01(\tR\x13identityProviderUid\x12\x18\n" +
+	"\aenabled\x18\x02 \x01(\bR\aenabled\x12\x12\n" +
+	"\x04etag\x18\x03 \x01(\tR\x04etag2\xc7\x12\n" +
 	"\x18IdentityProvidersService\x12\xac\x01\n" +
 	"\x13GetIdentityProvider\x120.holdfast.iam.v2beta1.GetIdentityProviderRequest\x1a&.holdfast.iam.v2beta1.IdentityProvider\";\x82\xd3\xe4\x93\x02)\x12'/iam/v2beta1/identityProviders/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\x97\n" +
@@ -1007,7 +1627,27 @@ const file_holdfast_iam_v2beta1_identity_providers_proto_rawDesc = "" +
 	"2dev.holdfast.api.iam.identity_providers.deleted.v1\x12\x05group\x18\x01\x12\xb6\x01\n" +
 	"\x15ListIdentityProviders\x122.holdfast.iam.v2beta1.ListIdentityProvidersRequest\x1a3.holdfast.iam.v2beta1.ListIdentityProvidersResponse\"4\x82\xd3\xe4\x93\x02 \x12\x1e/iam/v2beta1/identityProviders\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
 	"\x02\x97\n" +
-	"\x10\x01B8Z6github.com/holdfast-dev/holdfast/gen/iam/v2beta1;iampbb\x06proto3"
+	"\x10\x01\x12\xab\x02\n" +
+	"\x11GenerateScimToken\x12..holdfast.iam.v2beta1.GenerateScimTokenRequest\x1a/.holdfast.iam.v2beta1.GenerateScimTokenResponse\"\xb4\x01\x82\xd3\xe4\x93\x02P:\x01*\"K/iam/v2beta1/identityProviders/{identity_provider_uid=**}:generateScimToken\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x04\x99\n" +
+	"\x97\n" +
+	"\xc2\xf0\x8e\xfc\vJ\n" +
+	"?dev.holdfast.api.iam.identity_providers.scim_token.generated.v1\x12\x05group\x18\x01\x12\xb5\x02\n" +
+	"\x13RegenerateScimToken\x120.holdfast.iam.v2beta1.RegenerateScimTokenRequest\x1a1.holdfast.iam.v2beta1.RegenerateScimTokenResponse\"\xb8\x01\x82\xd3\xe4\x93\x02R:\x01*\"M/iam/v2beta1/identityProviders/{identity_provider_uid=**}:regenerateScimToken\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x04\x99\n" +
+	"\x97\n" +
+	"\xc2\xf0\x8e\xfc\vL\n" +
+	"Adev.holdfast.api.iam.identity_providers.scim_token.regenerated.v1\x12\x05group\x18\x01\x12\xa1\x02\n" +
+	"\x0fRevokeScimToken\x12,.holdfast.iam.v2beta1.RevokeScimTokenRequest\x1a-.holdfast.iam.v2beta1.RevokeScimTokenResponse\"\xb0\x01\x82\xd3\xe4\x93\x02N:\x01*\"I/iam/v2beta1/identityProviders/{identity_provider_uid=**}:revokeScimToken\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x04\x99\n" +
+	"\x97\n" +
+	"\xc2\xf0\x8e\xfc\vH\n" +
+	"=dev.holdfast.api.iam.identity_providers.scim_token.revoked.v1\x12\x05group\x18\x01\x12\x9f\x02\n" +
+	"\x0eSetScimEnabled\x12+.holdfast.iam.v2beta1.SetScimEnabledRequest\x1a,.holdfast.iam.v2beta1.SetScimEnabledResponse\"\xb1\x01\x82\xd3\xe4\x93\x02M:\x01*\"H/iam/v2beta1/identityProviders/{identity_provider_uid=**}:setScimEnabled\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x04\x99\n" +
+	"\x97\n" +
+	"\xc2\xf0\x8e\xfc\vJ\n" +
+	"?dev.holdfast.api.iam.identity_providers.scim_enabled.updated.v1\x12\x05group\x18\x01B8Z6github.com/holdfast-dev/holdfast/gen/iam/v2beta1;iampbb\x06proto3"
 
 var (
 	file_holdfast_iam_v2beta1_identity_providers_proto_rawDescOnce sync.Once
@@ -1022,7 +1662,7 @@ func file_holdfast_iam_v2beta1_identity_providers_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_iam_v2beta1_identity_providers_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_holdfast_iam_v2beta1_identity_providers_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_holdfast_iam_v2beta1_identity_providers_proto_goTypes = []any{
 	(IdentityProvider_OIDC_CorrelationRule)(0), // 0: holdfast.iam.v2beta1.IdentityProvider.OIDC.CorrelationRule
 	(IdentityProvider_SCIM_CredentialState)(0), // 1: holdfast.iam.v2beta1.IdentityProvider.SCIM.CredentialState
@@ -1033,42 +1673,67 @@ var file_holdfast_iam_v2beta1_identity_providers_proto_goTypes = []any{
 	(*CreateIdentityProviderRequest)(nil),      // 6: holdfast.iam.v2beta1.CreateIdentityProviderRequest
 	(*UpdateIdentityProviderRequest)(nil),      // 7: holdfast.iam.v2beta1.UpdateIdentityProviderRequest
 	(*DeleteIdentityProviderRequest)(nil),      // 8: holdfast.iam.v2beta1.DeleteIdentityProviderRequest
-	(*IdentityProvider_OIDC)(nil),              // 9: holdfast.iam.v2beta1.IdentityProvider.OIDC
-	(*IdentityProvider_SCIM)(nil),              // 10: holdfast.iam.v2beta1.IdentityProvider.SCIM
-	(*timestamppb.Timestamp)(nil),              // 11: google.protobuf.Timestamp
-	(*common.UIDPFilter)(nil),                  // 12: holdfast.common.UIDPFilter
-	(*fieldmaskpb.FieldMask)(nil),              // 13: google.protobuf.FieldMask
-	(*emptypb.Empty)(nil),                      // 14: google.protobuf.Empty
+	(*GenerateScimTokenRequest)(nil),           // 9: holdfast.iam.v2beta1.GenerateScimTokenRequest
+	(*GenerateScimTokenResponse)(nil),          // 10: holdfast.iam.v2beta1.GenerateScimTokenResponse
+	(*RegenerateScimTokenRequest)(nil),         // 11: holdfast.iam.v2beta1.RegenerateScimTokenRequest
+	(*RegenerateScimTokenResponse)(nil),        // 12: holdfast.iam.v2beta1.RegenerateScimTokenResponse
+	(*RevokeScimTokenRequest)(nil),             // 13: holdfast.iam.v2beta1.RevokeScimTokenRequest
+	(*RevokeScimTokenResponse)(nil),            // 14: holdfast.iam.v2beta1.RevokeScimTokenResponse
+	(*SetScimEnabledRequest)(nil),              // 15: holdfast.iam.v2beta1.SetScimEnabledRequest
+	(*SetScimEnabledResponse)(nil),             // 16: holdfast.iam.v2beta1.SetScimEnabledResponse
+	(*IdentityProvider_OIDC)(nil),              // 17: holdfast.iam.v2beta1.IdentityProvider.OIDC
+	(*IdentityProvider_SCIM)(nil),              // 18: holdfast.iam.v2beta1.IdentityProvider.SCIM
+	(*timestamppb.Timestamp)(nil),              // 19: google.protobuf.Timestamp
+	(*common.UIDPFilter)(nil),                  // 20: holdfast.common.UIDPFilter
+	(*fieldmaskpb.FieldMask)(nil),              // 21: google.protobuf.FieldMask
+	(*durationpb.Duration)(nil),                // 22: google.protobuf.Duration
+	(*emptypb.Empty)(nil),                      // 23: google.protobuf.Empty
 }
 var file_holdfast_iam_v2beta1_identity_providers_proto_depIdxs = []int32{
-	11, // 0: holdfast.iam.v2beta1.IdentityProvider.create_time:type_name -> google.protobuf.Timestamp
-	11, // 1: holdfast.iam.v2beta1.IdentityProvider.update_time:type_name -> google.protobuf.Timestamp
-	9,  // 2: holdfast.iam.v2beta1.IdentityProvider.oidc:type_name -> holdfast.iam.v2beta1.IdentityProvider.OIDC
-	10, // 3: holdfast.iam.v2beta1.IdentityProvider.scim:type_name -> holdfast.iam.v2beta1.IdentityProvider.SCIM
-	12, // 4: holdfast.iam.v2beta1.ListIdentityProvidersRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	19, // 0: holdfast.iam.v2beta1.IdentityProvider.create_time:type_name -> google.protobuf.Timestamp
+	19, // 1: holdfast.iam.v2beta1.IdentityProvider.update_time:type_name -> google.protobuf.Timestamp
+	17, // 2: holdfast.iam.v2beta1.IdentityProvider.oidc:type_name -> holdfast.iam.v2beta1.IdentityProvider.OIDC
+	18, // 3: holdfast.iam.v2beta1.IdentityProvider.scim:type_name -> holdfast.iam.v2beta1.IdentityProvider.SCIM
+	20, // 4: holdfast.iam.v2beta1.ListIdentityProvidersRequest.uidp:type_name -> holdfast.common.UIDPFilter
 	2,  // 5: holdfast.iam.v2beta1.ListIdentityProvidersResponse.identity_providers:type_name -> holdfast.iam.v2beta1.IdentityProvider
 	2,  // 6: holdfast.iam.v2beta1.CreateIdentityProviderRequest.identity_provider:type_name -> holdfast.iam.v2beta1.IdentityProvider
 	2,  // 7: holdfast.iam.v2beta1.UpdateIdentityProviderRequest.identity_provider:type_name -> holdfast.iam.v2beta1.IdentityProvider
-	13, // 8: holdfast.iam.v2beta1.UpdateIdentityProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
-	0,  // 9: holdfast.iam.v2beta1.IdentityProvider.OIDC.correlation_rule:type_name -> holdfast.iam.v2beta1.IdentityProvider.OIDC.CorrelationRule
-	11, // 10: holdfast.iam.v2beta1.IdentityProvider.SCIM.token_expire_time:type_name -> google.protobuf.Timestamp
-	11, // 11: holdfast.iam.v2beta1.IdentityProvider.SCIM.previous_token_expire_time:type_name -> google.protobuf.Timestamp
-	1,  // 12: holdfast.iam.v2beta1.IdentityProvider.SCIM.credential_state:type_name -> holdfast.iam.v2beta1.IdentityProvider.SCIM.CredentialState
-	5,  // 13: holdfast.iam.v2beta1.IdentityProvidersService.GetIdentityProvider:input_type -> holdfast.iam.v2beta1.GetIdentityProviderRequest
-	6,  // 14: holdfast.iam.v2beta1.IdentityProvidersService.CreateIdentityProvider:input_type -> holdfast.iam.v2beta1.CreateIdentityProviderRequest
-	7,  // 15: holdfast.iam.v2beta1.IdentityProvidersService.UpdateIdentityProvider:input_type -> holdfast.iam.v2beta1.UpdateIdentityProviderRequest
-	8,  // 16: holdfast.iam.v2beta1.IdentityProvidersService.DeleteIdentityProvider:input_type -> holdfast.iam.v2beta1.DeleteIdentityProviderRequest
-	3,  // 17: holdfast.iam.v2beta1.IdentityProvidersService.ListIdentityProviders:input_type -> holdfast.iam.v2beta1.ListIdentityProvidersRequest
-	2,  // 18: holdfast.iam.v2beta1.IdentityProvidersService.GetIdentityProvider:output_type -> holdfast.iam.v2beta1.IdentityProvider
-	2,  // 19: holdfast.iam.v2beta1.IdentityProvidersService.CreateIdentityProvider:output_type -> holdfast.iam.v2beta1.IdentityProvider
-	2,  // 20: holdfast.iam.v2beta1.IdentityProvidersService.UpdateIdentityProvider:output_type -> holdfast.iam.v2beta1.IdentityProvider
-	14, // 21: holdfast.iam.v2beta1.IdentityProvidersService.DeleteIdentityProvider:output_type -> google.protobuf.Empty
-	4,  // 22: holdfast.iam.v2beta1.IdentityProvidersService.ListIdentityProviders:output_type -> holdfast.iam.v2beta1.ListIdentityProvidersResponse
-	18, // [18:23] is the sub-list for method output_type
-	13, // [13:18] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	21, // 8: holdfast.iam.v2beta1.UpdateIdentityProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
+	19, // 9: holdfast.iam.v2beta1.GenerateScimTokenRequest.expire_time:type_name -> google.protobuf.Timestamp
+	19, // 10: holdfast.iam.v2beta1.GenerateScimTokenResponse.expire_time:type_name -> google.protobuf.Timestamp
+	22, // 11: holdfast.iam.v2beta1.RegenerateScimTokenRequest.overlap:type_name -> google.protobuf.Duration
+	19, // 12: holdfast.iam.v2beta1.RegenerateScimTokenRequest.expire_time:type_name -> google.protobuf.Timestamp
+	19, // 13: holdfast.iam.v2beta1.RegenerateScimTokenResponse.expire_time:type_name -> google.protobuf.Timestamp
+	19, // 14: holdfast.iam.v2beta1.RegenerateScimTokenResponse.previous_token_expire_time:type_name -> google.protobuf.Timestamp
+	22, // 15: holdfast.iam.v2beta1.RegenerateScimTokenResponse.requested_overlap:type_name -> google.protobuf.Duration
+	19, // 16: holdfast.iam.v2beta1.RevokeScimTokenResponse.revoke_time:type_name -> google.protobuf.Timestamp
+	0,  // 17: holdfast.iam.v2beta1.IdentityProvider.OIDC.correlation_rule:type_name -> holdfast.iam.v2beta1.IdentityProvider.OIDC.CorrelationRule
+	19, // 18: holdfast.iam.v2beta1.IdentityProvider.SCIM.token_expire_time:type_name -> google.protobuf.Timestamp
+	19, // 19: holdfast.iam.v2beta1.IdentityProvider.SCIM.previous_token_expire_time:type_name -> google.protobuf.Timestamp
+	1,  // 20: holdfast.iam.v2beta1.IdentityProvider.SCIM.credential_state:type_name -> holdfast.iam.v2beta1.IdentityProvider.SCIM.CredentialState
+	5,  // 21: holdfast.iam.v2beta1.IdentityProvidersService.GetIdentityProvider:input_type -> holdfast.iam.v2beta1.GetIdentityProviderRequest
+	6,  // 22: holdfast.iam.v2beta1.IdentityProvidersService.CreateIdentityProvider:input_type -> holdfast.iam.v2beta1.CreateIdentityProviderRequest
+	7,  // 23: holdfast.iam.v2beta1.IdentityProvidersService.UpdateIdentityProvider:input_type -> holdfast.iam.v2beta1.UpdateIdentityProviderRequest
+	8,  // 24: holdfast.iam.v2beta1.IdentityProvidersService.DeleteIdentityProvider:input_type -> holdfast.iam.v2beta1.DeleteIdentityProviderRequest
+	3,  // 25: holdfast.iam.v2beta1.IdentityProvidersService.ListIdentityProviders:input_type -> holdfast.iam.v2beta1.ListIdentityProvidersRequest
+	9,  // 26: holdfast.iam.v2beta1.IdentityProvidersService.GenerateScimToken:input_type -> holdfast.iam.v2beta1.GenerateScimTokenRequest
+	11, // 27: holdfast.iam.v2beta1.IdentityProvidersService.RegenerateScimToken:input_type -> holdfast.iam.v2beta1.RegenerateScimTokenRequest
+	13, // 28: holdfast.iam.v2beta1.IdentityProvidersService.RevokeScimToken:input_type -> holdfast.iam.v2beta1.RevokeScimTokenRequest
+	15, // 29: holdfast.iam.v2beta1.IdentityProvidersService.SetScimEnabled:input_type -> holdfast.iam.v2beta1.SetScimEnabledRequest
+	2,  // 30: holdfast.iam.v2beta1.IdentityProvidersService.GetIdentityProvider:output_type -> holdfast.iam.v2beta1.IdentityProvider
+	2,  // 31: holdfast.iam.v2beta1.IdentityProvidersService.CreateIdentityProvider:output_type -> holdfast.iam.v2beta1.IdentityProvider
+	2,  // 32: holdfast.iam.v2beta1.IdentityProvidersService.UpdateIdentityProvider:output_type -> holdfast.iam.v2beta1.IdentityProvider
+	23, // 33: holdfast.iam.v2beta1.IdentityProvidersService.DeleteIdentityProvider:output_type -> google.protobuf.Empty
+	4,  // 34: holdfast.iam.v2beta1.IdentityProvidersService.ListIdentityProviders:output_type -> holdfast.iam.v2beta1.ListIdentityProvidersResponse
+	10, // 35: holdfast.iam.v2beta1.IdentityProvidersService.GenerateScimToken:output_type -> holdfast.iam.v2beta1.GenerateScimTokenResponse
+	12, // 36: holdfast.iam.v2beta1.IdentityProvidersService.RegenerateScimToken:output_type -> holdfast.iam.v2beta1.RegenerateScimTokenResponse
+	14, // 37: holdfast.iam.v2beta1.IdentityProvidersService.RevokeScimToken:output_type -> holdfast.iam.v2beta1.RevokeScimTokenResponse
+	16, // 38: holdfast.iam.v2beta1.IdentityProvidersService.SetScimEnabled:output_type -> holdfast.iam.v2beta1.SetScimEnabledResponse
+	30, // [30:39] is the sub-list for method output_type
+	21, // [21:30] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_iam_v2beta1_identity_providers_proto_init() }
@@ -1086,7 +1751,7 @@ func file_holdfast_iam_v2beta1_identity_providers_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_iam_v2beta1_identity_providers_proto_rawDesc), len(file_holdfast_iam_v2beta1_identity_providers_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   9,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,10 @@ const (
 	IdentityProvidersService_UpdateIdentityProvider_FullMethodName = "/holdfast.iam.v2beta1.IdentityProvidersService/UpdateIdentityProvider"
 	IdentityProvidersService_DeleteIdentityProvider_FullMethodName = "/holdfast.iam.v2beta1.IdentityProvidersService/DeleteIdentityProvider"
 	IdentityProvidersService_ListIdentityProviders_FullMethodName  = "/holdfast.iam.v2beta1.IdentityProvidersService/ListIdentityProviders"
+	IdentityProvidersService_GenerateScimToken_FullMethodName      = "/holdfast.iam.v2beta1.IdentityProvidersService/GenerateScimToken"
+	IdentityProvidersService_RegenerateScimToken_FullMethodName    = "/holdfast.iam.v2beta1.IdentityProvidersService/RegenerateScimToken"
+	IdentityProvidersService_RevokeScimToken_FullMethodName        = "/holdfast.iam.v2beta1.IdentityProvidersService/RevokeScimToken"
+	IdentityProvidersService_SetScimEnabled_FullMethodName         = "/holdfast.iam.v2beta1.IdentityProvidersService/SetScimEnabled"
 )
 
 // IdentityProvidersServiceClient is the client API for IdentityProvidersService service.
@@ -48,6 +52,19 @@ type IdentityProvidersServiceClient interface {
 	// ListIdentityProviders returns the providers that the caller may list, a page at a
 	// time.
 	ListIdentityProviders(ctx context.Context, in *ListIdentityProvidersRequest, opts ...grpc.CallOption) (*ListIdentityProvidersResponse, error)
+	// GenerateScimToken creates the first token with which the directory of a provider
+	// calls this service. The token is returned only once. If there is a token, the call fails with a
+	// precondition failure.
+	GenerateScimToken(ctx context.Context, in *GenerateScimTokenRequest, opts ...grpc.CallOption) (*GenerateScimTokenResponse, error)
+	// RegenerateScimToken replaces the token of a provider's directory. The previous token
+	// stays valid for a while.
+	RegenerateScimToken(ctx context.Context, in *RegenerateScimTokenRequest, opts ...grpc.CallOption) (*RegenerateScimTokenResponse, error)
+	// RevokeScimToken makes the tokens of a provider's directory void. It does not disable
+	// the directory.
+	RevokeScimToken(ctx context.Context, in *RevokeScimTokenRequest, opts ...grpc.CallOption) (*RevokeScimTokenResponse, error)
+	// SetScimEnabled enables or disables the directory of a provider. Enabling it needs two
+	// owners of the organization whose roles were assigned by an administrator.
+	SetScimEnabled(ctx context.Context, in *SetScimEnabledRequest, opts ...grpc.CallOption) (*SetScimEnabledResponse, error)
 }
 
 type identityProvidersServiceClient struct {
@@ -108,6 +125,46 @@ func (c *identityProvidersServiceClient) ListIdentityProviders(ctx context.Conte
 	return out, nil
 }
 
+func (c *identityProvidersServiceClient) GenerateScimToken(ctx context.Context, in *GenerateScimTokenRequest, opts ...grpc.CallOption) (*GenerateScimTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GenerateScimTokenResponse)
+	err := c.cc.Invoke(ctx, IdentityProvidersService_GenerateScimToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *identityProvidersServiceClient) RegenerateScimToken(ctx context.Context, in *RegenerateScimTokenRequest, opts ...grpc.CallOption) (*RegenerateScimTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RegenerateScimTokenResponse)
+	err := c.cc.Invoke(ctx, IdentityProvidersService_RegenerateScimToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *identityProvidersServiceClient) RevokeScimToken(ctx context.Context, in *RevokeScimTokenRequest, opts ...grpc.CallOption) (*RevokeScimTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeScimTokenResponse)
+	err := c.cc.Invoke(ctx, IdentityProvidersService_RevokeScimToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *identityProvidersServiceClient) SetScimEnabled(ctx context.Context, in *SetScimEnabledRequest, opts ...grpc.CallOption) (*SetScimEnabledResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetScimEnabledResponse)
+	err := c.cc.Invoke(ctx, IdentityProvidersService_SetScimEnabled_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // IdentityProvidersServiceServer is the server API for IdentityProvidersService service.
 // All implementations must embed UnimplementedIdentityProvidersServiceServer
 // for forward compatibility.
@@ -129,6 +186,19 @@ type IdentityProvidersServiceServer interface {
 	// ListIdentityProviders returns the providers that the caller may list, a page at a
 	// time.
 	ListIdentityProviders(context.Context, *ListIdentityProvidersRequest) (*ListIdentityProvidersResponse, error)
+	// GenerateScimToken creates the first token with which the directory of a provider
+	// calls this service. The token is returned only once. If there is a token, the call fails with a
+	// precondition failure.
+	GenerateScimToken(context.Context, *GenerateScimTokenRequest) (*GenerateScimTokenResponse, error)
+	// RegenerateScimToken replaces the token of a provider's directory. The previous token
+	// stays valid for a while.
+	RegenerateScimToken(context.Context, *RegenerateScimTokenRequest) (*RegenerateScimTokenResponse, error)
+	// RevokeScimToken makes the tokens of a provider's directory void. It does not disable
+	// the directory.
+	RevokeScimToken(context.Context, *RevokeScimTokenRequest) (*RevokeScimTokenResponse, error)
+	// SetScimEnabled enables or disables the directory of a provider. Enabling it needs two
+	// owners of the organization whose roles were assigned by an administrator.
+	SetScimEnabled(context.Context, *SetScimEnabledRequest) (*SetScimEnabledResponse, error)
 	mustEmbedUnimplementedIdentityProvidersServiceServer()
 }
 
@@ -153,6 +223,18 @@ func (UnimplementedIdentityProvidersServiceServer) DeleteIdentityProvider(contex
 }
 func (UnimplementedIdentityProvidersServiceServer) ListIdentityProviders(context.Context, *ListIdentityProvidersRequest) (*ListIdentityProvidersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListIdentityProviders not implemented")
+}
+func (UnimplementedIdentityProvidersServiceServer) GenerateScimToken(context.Context, *GenerateScimTokenRequest) (*GenerateScimTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GenerateScimToken not implemented")
+}
+func (UnimplementedIdentityProvidersServiceServer) RegenerateScimToken(context.Context, *RegenerateScimTokenRequest) (*RegenerateScimTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RegenerateScimToken not implemented")
+}
+func (UnimplementedIdentityProvidersServiceServer) RevokeScimToken(context.Context, *RevokeScimTokenRequest) (*RevokeScimTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeScimToken not implemented")
+}
+func (UnimplementedIdentityProvidersServiceServer) SetScimEnabled(context.Context, *SetScimEnabledRequest) (*SetScimEnabledResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetScimEnabled not implemented")
 }
 func (UnimplementedIdentityProvidersServiceServer) mustEmbedUnimplementedIdentityProvidersServiceServer() {
 }
@@ -266,6 +348,78 @@ func _IdentityProvidersService_ListIdentityProviders_Handler(srv interface{}, ct
 	return interceptor(ctx, in, info, handler)
 }
 
+func _IdentityProvidersService_GenerateScimToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GenerateScimTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(IdentityProvidersServiceServer).GenerateScimToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: IdentityProvidersService_GenerateScimToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(IdentityProvidersServiceServer).GenerateScimToken(ctx, req.(*GenerateScimTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _IdentityProvidersService_RegenerateScimToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RegenerateScimTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(IdentityProvidersServiceServer).RegenerateScimToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: IdentityProvidersService_RegenerateScimToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(IdentityProvidersServiceServer).RegenerateScimToken(ctx, req.(*RegenerateScimTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _IdentityProvidersService_RevokeScimToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeScimTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(IdentityProvidersServiceServer).RevokeScimToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: IdentityProvidersService_RevokeScimToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(IdentityProvidersServiceServer).RevokeScimToken(ctx, req.(*RevokeScimTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _IdentityProvidersService_SetScimEnabled_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetScimEnabledRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(IdentityProvidersServiceServer).SetScimEnabled(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: IdentityProvidersService_SetScimEnabled_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(IdentityProvidersServiceServer).SetScimEnabled(ctx, req.(*SetScimEnabledRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // IdentityProvidersService_ServiceDesc is the grpc.ServiceDesc for IdentityProvidersService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -292,6 +446,22 @@ var IdentityProvidersService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListIdentityProviders",
 			Handler:    _IdentityProvidersService_ListIdentityProviders_Handler,
+		},
+		{
+			MethodName: "GenerateScimToken",
+			Handler:    _IdentityProvidersService_GenerateScimToken_Handler,
+		},
+		{
+			MethodName: "RegenerateScimToken",
+			Handler:    _IdentityProvidersService_RegenerateScimToken_Handler,
+		},
+		{
+			MethodName: "RevokeScimToken",
+			Handler:    _IdentityProvidersService_RevokeScimToken_Handler,
+		},
+		{
+			MethodName: "SetScimEnabled",
+			Handler:    _IdentityProvidersService_SetScimEnabled_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

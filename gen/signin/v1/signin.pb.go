@@ -43,6 +43,8 @@ const (
 	EndReason_END_REASON_IDENTITY_DELETED EndReason = 4
 	// The configuration of the session's identity provider was changed.
 	EndReason_END_REASON_PROVIDER_CHANGED EndReason = 5
+	// The directory of its provider has deactivated the person.
+	EndReason_END_REASON_DIRECTORY EndReason = 6
 )
 
 // Enum value maps for EndReason.
@@ -54,6 +56,7 @@ var (
 		3: "END_REASON_PASSWORD_RESET",
 		4: "END_REASON_IDENTITY_DELETED",
 		5: "END_REASON_PROVIDER_CHANGED",
+		6: "END_REASON_DIRECTORY",
 	}
 	EndReason_value = map[string]int32{
 		"END_REASON_UNSPECIFIED":      0,
@@ -62,6 +65,7 @@ var (
 		"END_REASON_PASSWORD_RESET":   3,
 		"END_REASON_IDENTITY_DELETED": 4,
 		"END_REASON_PROVIDER_CHANGED": 5,
+		"END_REASON_DIRECTORY":        6,
 	}
 )
 
@@ -1894,14 +1898,15 @@ const file_holdfast_signin_v1_signin_proto_rawDesc = "" +
 	"\x05email\x18\x06 \x01(\tR\x05email\x127\n" +
 	"\tjoin_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bjoinTime\"C\n" +
 	"\x11ListJoinsResponse\x12.\n" +
-	"\x05joins\x18\x01 \x03(\v2\x18.holdfast.signin.v1.JoinR\x05joins*\xb7\x01\n" +
+	"\x05joins\x18\x01 \x03(\v2\x18.holdfast.signin.v1.JoinR\x05joins*\xd1\x01\n" +
 	"\tEndReason\x12\x1a\n" +
 	"\x16END_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12END_REASON_REQUEST\x10\x01\x12\x15\n" +
 	"\x11END_REASON_REPLAY\x10\x02\x12\x1d\n" +
 	"\x19END_REASON_PASSWORD_RESET\x10\x03\x12\x1f\n" +
 	"\x1bEND_REASON_IDENTITY_DELETED\x10\x04\x12\x1f\n" +
-	"\x1bEND_REASON_PROVIDER_CHANGED\x10\x052\xbc\v\n" +
+	"\x1bEND_REASON_PROVIDER_CHANGED\x10\x05\x12\x18\n" +
+	"\x14END_REASON_DIRECTORY\x10\x062\xbc\v\n" +
 	"\rSignInService\x12\x86\x01\n" +
 	"\fListSessions\x12'.holdfast.signin.v1.ListSessionsRequest\x1a(.holdfast.signin.v1.ListSessionsResponse\"#\x82\xd3\xe4\x93\x02\x15\x12\x13/signin/v1/sessions\x8a\xaf\xa8\xd2\x05\x02\x12\x00\x12w\n" +
 	"\n" +

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/scimdb"
 	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
@@ -32,10 +33,11 @@ type tx struct {
 	*store.Tx
 	iam    iamdb.Tx
 	signin signindb.Tx
+	scim   scimdb.Tx
 }
 
 func (s *Store) write(ctx context.Context, f func(tx) error) error {
-	return s.Write(ctx, func(t *store.Tx) error { return f(tx{t, iamdb.In(t), signindb.In(t)}) })
+	return s.Write(ctx, func(t *store.Tx) error { return f(tx{t, iamdb.In(t), signindb.In(t), scimdb.In(t)}) })
 }
 
 // SignIn admits a person who has proved their identity. In one transaction, it
@@ -45,7 +47,8 @@ func (s *Store) write(ctx context.Context, f func(tx) error) error {
 //
 // It returns fault.NotFound if the person is unknown and the sign-in does not
 // register people, fault.Aborted if the provider was deleted or changed since it
-// vouched for the person, and fault.FailedPrecondition, with the reason, if the
+// vouched for the person, fault.PermissionDenied if the directory of the provider
+// has deactivated the person, and fault.FailedPrecondition, with the reason, if the
 // invite cannot be used.
 func (s *Store) SignIn(ctx context.Context, a resource.SignIn) (l resource.SignInResult, _ error) {
 	err := s.write(ctx, func(t tx) error {
@@ -53,8 +56,18 @@ func (s *Store) SignIn(ctx context.Context, a resource.SignIn) (l resource.SignI
 		if err := t.iam.StillVouched(ctx, a.Voucher); err != nil {
 			return err
 		}
+		if a.Voucher != "" {
+			if err := t.scim.Admits(ctx, a.Voucher.Provider(), a.Subject); err != nil {
+				return err
+			}
+		}
 		if err := t.identify(ctx, a, &l); err != nil {
 			return err
+		}
+		if a.Voucher != "" {
+			if err := t.scim.Joined(ctx, a.Voucher.Provider(), l.Identity.UID, a.Subject); err != nil {
+				return err
+			}
 		}
 		if a.UpdateRoles && a.Voucher != "" {
 			if err := t.updateRoles(ctx, a, &l); err != nil {

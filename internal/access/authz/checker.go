@@ -32,9 +32,10 @@ type Checker struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	mu      sync.RWMutex // guards index and revoked; never held during I/O
-	index   *index
-	revoked map[resource.UID]time.Time // by identity or session; tokens that were issued up to this time are void
+	mu        sync.RWMutex // guards the next three fields; never held during I/O
+	index     *index
+	revoked   map[resource.UID]time.Time // by identity or session; tokens that were issued up to this time are void
+	suspended map[resource.UID]struct{}  // identities whose tokens are all void
 
 	changed []func(identity resource.UID) // callbacks of OnChange; set before the first change
 
@@ -342,15 +343,32 @@ func (c *Checker) Home(ctx context.Context, caller Caller) (resource.UID, error)
 	return home, err
 }
 
+// isSuspended reports whether the identity of a caller, or an identity through which it was assumed, is suspended.
+func (c *Checker) isSuspended(caller *Caller) bool {
+	if _, ok := c.suspended[caller.Identity]; ok {
+		return true
+	}
+	for act := caller.Act; act != nil; act = act.Act {
+		if _, ok := c.suspended[resource.UID(act.Subject)]; ok && act.Issuer == c.Issuer {
+			return true
+		}
+	}
+	return false
+}
+
 // Revoked returns the reason why the token of a caller is void, or "" if the token is valid. A token is void if its
 // identity, or an identity through which it was assumed, was deleted after the token was issued; if its session has
 // ended; or if the trust settings of the provider that vouched for its person have changed. The issue time has whole
-// seconds, so a token that was issued in the second of the deletion is void, too.
+// seconds, so a token that was issued in the second of the deletion is void, too. A token is also void while the person
+// behind it is suspended.
 func (c *Checker) Revoked(caller Caller) string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if len(c.revoked) == 0 {
+	if len(c.revoked) == 0 && len(c.suspended) == 0 {
 		return ""
+	}
+	if c.isSuspended(&caller) {
+		return "the directory of the organization has deactivated the person behind this token"
 	}
 	if c.deleted(caller.Identity, caller.Issued) {
 		return "the identity of this token has been deleted"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -308,12 +309,20 @@ func (c *Checker) advance(ctx context.Context) error {
 			return err
 		}
 	}
+	var suspended []resource.UID
 	if len(grants) > 0 { // a changed identity may have been deleted, and even created again
 		if err := limited(ctx, c.readRevocations); err != nil {
 			return err
 		}
+		err := limited(ctx, func(ctx context.Context) (err error) {
+			suspended, err = c.store.Suspended(ctx, slices.Collect(maps.Keys(grants)))
+			return err
+		})
+		if err != nil {
+			return err
+		}
 	}
-	c.apply(grants, roles)
+	c.apply(grants, suspended, roles)
 	if len(changes) > 0 {
 		c.follow.applied.Store(changes[len(changes)-1].Revision)
 	}
@@ -328,12 +337,20 @@ func limited(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-func (c *Checker) apply(grants map[resource.UID][]iamdb.Grant, roles map[resource.UID]resource.Capabilities) {
+// apply replaces the grants of the changed identities and notes which are suspended. It replaces the capabilities of all
+// roles unless roles is nil.
+func (c *Checker) apply(
+	grants map[resource.UID][]iamdb.Grant, suspended []resource.UID, roles map[resource.UID]resource.Capabilities,
+) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for identity, found := range grants {
 		c.index.setGrants(identity, found)
+		delete(c.suspended, identity)
 		c.notify(identity)
+	}
+	for _, identity := range suspended {
+		c.suspended[identity] = struct{}{}
 	}
 	if roles != nil {
 		c.index.setRoles(roles)
@@ -358,12 +375,20 @@ func (c *Checker) reload(ctx context.Context, history int64) error {
 		return err
 	}
 	c.follow.revocationsRead = currentTime
+	found, err := c.store.AllSuspended(ctx)
+	if err != nil {
+		return err
+	}
+	suspended := make(map[resource.UID]struct{}, len(found))
+	for _, identity := range found {
+		suspended[identity] = struct{}{}
+	}
 	x.sort()
 	x.setRoles(roles)
 	c.mu.Lock()
 	c.index.collectAllUses()
 	x.uses.collected = c.index.uses.collected
-	c.index, c.revoked = x, revoked
+	c.index, c.revoked, c.suspended = x, revoked, suspended
 	c.notify("")
 	c.mu.Unlock()
 	c.follow.applied.Store(revision)

@@ -376,8 +376,9 @@ func lastOwner(org, home resource.UID) error {
 }
 
 // ownerlessWithout returns the organizations that would have no permanent owner after the removal of the bindings that
-// the condition where selects by uid. An owner binding that has not begun, or that expires, does not count. It locks
-// the organizations with such bindings, so that two owners cannot leave one organization at the same time.
+// the condition where selects by uid. An owner binding that has not begun, or that expires, does not count, and neither
+// does a suspended owner. It locks the organizations with such bindings, so that two owners cannot leave one
+// organization at the same time.
 func (t Tx) ownerlessWithout(ctx context.Context, where string, uid resource.UID) (ownerless []resource.UID, _ error) {
 	arg := string(uid)
 	owner := store.Segment(resource.OwnerRole)
@@ -396,7 +397,7 @@ func (t Tx) ownerlessWithout(ctx context.Context, where string, uid resource.UID
 	for _, org := range orgs {
 		var left int
 		err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $3 AND role = $2 AND NOT (`+where+`)
-			AND `+permanentAt("$4"), []any{arg, owner, store.Segment(org), store.MS(currentTime)}, &left)
+			AND `+permanentAt("$4")+` AND `+activeOwner, []any{arg, owner, store.Segment(org), store.MS(currentTime)}, &left)
 		if err != nil {
 			return nil, err
 		}

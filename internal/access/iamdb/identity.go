@@ -190,7 +190,7 @@ func (t Tx) dropIdentity(ctx context.Context, i resource.Identity) error {
 			return err
 		}
 	}
-	for _, table := range []string{"arrivals", "members"} {
+	for _, table := range []string{"arrivals", "members", "suspensions"} {
 		if _, err := t.Exec(ctx, `DELETE FROM `+table+` WHERE identity = $1`, string(uid)); err != nil {
 			return err
 		}

@@ -175,8 +175,40 @@ func (s *Store) DeleteProvider(ctx context.Context, uid resource.UID) error {
 		if err := store.Remove(ctx, t.Tx, &providers, before); err != nil {
 			return err
 		}
+		err = t.DropKeyCounters(ctx, store.ScimUserCounter, `SELECT CAST($2 AS BIGINT)`, store.Segment(uid))
+		if err != nil {
+			return err
+		}
 		return t.DropCounters(ctx, uid)
 	})
+}
+
+// ProviderAt returns the provider whose UID ends in a segment, or fault.NotFound.
+func (s *Store) ProviderAt(ctx context.Context, segment string) (resource.IdentityProvider, error) {
+	uid := resource.OwnerRole + "/" + resource.UID(segment) // any root has a child with this segment
+	if !resource.WellFormed(string(uid)) {
+		return resource.IdentityProvider{}, fault.Missing("identity provider", segment)
+	}
+	return store.One(ctx, s.Rows, &providers, uid, ` WHERE t.seg = $1`, store.Segment(uid))
+}
+
+// HoldProvider returns a provider, or fault.NotFound, and locks it against changes until the commit.
+func (t Tx) HoldProvider(ctx context.Context, uid resource.UID) (resource.IdentityProvider, error) {
+	return store.Lock(ctx, t.Tx, &providers, uid, t.DB.Engine.ForShare)
+}
+
+// AssignedOwners returns the number of people who own an organization permanently, who are not suspended, and whose
+// role no mapping has assigned.
+func (t Tx) AssignedOwners(ctx context.Context, org resource.UID) (n int, _ error) {
+	currentTime, err := t.Clock(ctx)
+	if err != nil {
+		return 0, err
+	}
+	err = t.Row(ctx, `SELECT count(DISTINCT identity) FROM role_bindings WHERE parent = $1 AND role = $2 AND `+
+		permanentAt("$3")+` AND `+activeOwner+` AND NOT EXISTS (SELECT 1 FROM mapped_bindings AS m
+			WHERE m.binding = role_bindings.seg)`,
+		[]any{store.Segment(org), store.Segment(resource.OwnerRole), store.MS(currentTime)}, &n)
+	return n, err
 }
 
 // Providers returns one page of providers.

@@ -45,7 +45,8 @@ func (s *Store) SessionHome(ctx context.Context, id string) (home resource.UID, 
 }
 
 // insertSession adds a session, and deletes some sessions that expired long ago. It returns fault.NotFound if the
-// identity does not exist, and fault.Aborted if the provider that vouched for the session has begun a new epoch since.
+// identity does not exist, fault.PermissionDenied if it is suspended, and fault.Aborted if the provider that vouched
+// for the session has begun a new epoch since.
 func (t Tx) insertSession(ctx context.Context, n resource.Session, cookie []byte) error {
 	act, err := json.Marshal(n.Act)
 	if err != nil {
@@ -58,6 +59,9 @@ func (t Tx) insertSession(ctx context.Context, n resource.Session, cookie []byte
 		}
 	}
 	if err := t.Require(ctx, "identities", "identity", n.Identity); err != nil {
+		return err
+	}
+	if err := t.requireActive(ctx, n.Identity); err != nil {
 		return err
 	}
 	if err := t.StillVouched(ctx, n.Voucher); err != nil {

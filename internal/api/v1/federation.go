@@ -11,12 +11,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/v2/accessapi"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/scim"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 
 type identityProviders struct {
 	iampb.UnsafeIdentityProvidersServer
-	iam *iam.Service
+	iam         *iam.Service
+	directories *scim.Service
 }
 
 var (
@@ -60,6 +62,51 @@ func (s identityProviders) List(
 
 func (s identityProviders) Delete(ctx context.Context, r *iampb.DeleteIdentityProviderRequest) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "id", r.GetId(), s.iam.DeleteProvider)
+}
+
+// scimField is the field of the requests about directories that has the UID of the provider.
+const scimField = "identity_provider_id"
+
+func (s identityProviders) GenerateScimToken(
+	ctx context.Context, r *iampb.GenerateScimTokenRequest,
+) (*iampb.GenerateScimTokenResponse, error) {
+	request := translate(r, &iamv2pb.GenerateScimTokenRequest{})
+	out, err := accessapi.GenerateScimToken(ctx, s.directories, scimField, request)
+	if err != nil {
+		return nil, err
+	}
+	return translate(out, &iampb.GenerateScimTokenResponse{}), nil
+}
+
+func (s identityProviders) RegenerateScimToken(
+	ctx context.Context, r *iampb.RegenerateScimTokenRequest,
+) (*iampb.RegenerateScimTokenResponse, error) {
+	request := translate(r, &iamv2pb.RegenerateScimTokenRequest{})
+	out, err := accessapi.RegenerateScimToken(ctx, s.directories, scimField, request)
+	if err != nil {
+		return nil, err
+	}
+	return translate(out, &iampb.RegenerateScimTokenResponse{}), nil
+}
+
+func (s identityProviders) RevokeScimToken(
+	ctx context.Context, r *iampb.RevokeScimTokenRequest,
+) (*iampb.RevokeScimTokenResponse, error) {
+	out, err := accessapi.RevokeScimToken(ctx, s.directories, scimField, translate(r, &iamv2pb.RevokeScimTokenRequest{}))
+	if err != nil {
+		return nil, err
+	}
+	return translate(out, &iampb.RevokeScimTokenResponse{}), nil
+}
+
+func (s identityProviders) SetScimEnabled(
+	ctx context.Context, r *iampb.SetScimEnabledRequest,
+) (*iampb.SetScimEnabledResponse, error) {
+	out, err := accessapi.SetScimEnabled(ctx, s.directories, scimField, translate(r, &iamv2pb.SetScimEnabledRequest{}))
+	if err != nil {
+		return nil, err
+	}
+	return translate(out, &iampb.SetScimEnabledResponse{}), nil
 }
 
 type groupInvites struct {

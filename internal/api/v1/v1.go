@@ -33,7 +33,7 @@ func Register(
 	iampb.RegisterIdentitiesServer(r, identities{iam: services.IAM})
 	iampb.RegisterRolesServer(r, roles{iam: services.IAM})
 	iampb.RegisterRoleBindingsServer(r, roleBindings{iam: services.IAM})
-	iampb.RegisterIdentityProvidersServer(r, identityProviders{iam: services.IAM})
+	iampb.RegisterIdentityProvidersServer(r, identityProviders{iam: services.IAM, directories: services.Directories})
 	iampb.RegisterGroupAccountAssociationsServer(r, accountAssociations{iam: services.IAM, sts: services.STS})
 	iampb.RegisterGroupInvitesServer(r, groupInvites{iam: services.IAM})
 	iampb.RegisterExternalGroupRoleMappingsServer(r, externalGroupRoleMappings{iam: services.IAM})

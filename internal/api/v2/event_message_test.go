@@ -74,6 +74,7 @@ func occurrences() map[resource.EventType]occurrence {
 		OIDC: &resource.OIDC{
 			Issuer: "https://issuer.test", ClientID: "c", ClientSecret: resource.Secret{Plain: secret, Sealed: []byte(secret)},
 		}}
+	directory := resource.Directory{Provider: eventThing, Digest: []byte(secret), PreviousDigest: []byte(secret)}
 	association := resource.AccountAssociation{UID: eventOrg, Name: "n"}
 	invite := resource.GroupInvite{
 		UID: eventThing, Role: eventOrg, Email: secret, Digest: []byte(secret), KeyID: secret, ExpirationTime: at,
@@ -163,6 +164,13 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.ProviderCreated:         {nil, provider, "holdfast.iam.v2beta1.IdentityProvider"},
 		resource.ProviderUpdated:         {provider, provider, "holdfast.iam.v2beta1.IdentityProvider"},
 		resource.ProviderDeleted:         {provider, nil, "holdfast.iam.v2beta1.DeleteIdentityProviderRequest"},
+		resource.ScimTokenGenerated:      {directory, directory, "holdfast.iam.v2beta1.GenerateScimTokenResponse"},
+		resource.ScimTokenRegenerated:    {directory, directory, "holdfast.iam.v2beta1.RegenerateScimTokenResponse"},
+		resource.ScimTokenRevoked:        {directory, directory, "holdfast.iam.v2beta1.RevokeScimTokenResponse"},
+		resource.ScimEnabledUpdated:      {directory, directory, "holdfast.iam.v2beta1.SetScimEnabledResponse"},
+		resource.GroupOwnerless:          {nil, group, "holdfast.iam.v2beta1.Group"},
+		resource.IdentityDeactivated:     {identity, identity, "holdfast.iam.v2beta1.Identity"},
+		resource.IdentityReactivated:     {identity, identity, "holdfast.iam.v2beta1.Identity"},
 		resource.AssociationCreated:      {nil, association, "holdfast.iam.v2beta1.AccountAssociation"},
 		resource.AssociationUpdated:      {association, association, "holdfast.iam.v2beta1.AccountAssociation"},
 		resource.AssociationDeleted:      {association, nil, ""},

@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
+	"github.com/holdfast-dev/holdfast/internal/signin/scim"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 	"github.com/holdfast-dev/holdfast/internal/vuln/blast"
@@ -47,15 +48,18 @@ type Services struct {
 	STS        *sts.Service
 	Login      *login.Service
 	Accounts   *accounts.Service
-	Events     *event.Service
-	Findings   *query.Service
-	Policy     *policy.Service
-	Blast      *blast.Service
-	Inventory  *inventory.Service
-	Trends     *trend.Service
-	Reports    *report.Service
-	Search     *search.Service
-	Operator   *status.Service
+
+	Directories *scim.Service
+
+	Events    *event.Service
+	Findings  *query.Service
+	Policy    *policy.Service
+	Blast     *blast.Service
+	Inventory *inventory.Service
+	Trends    *trend.Service
+	Reports   *report.Service
+	Search    *search.Service
+	Operator  *status.Service
 }
 
 // Config has the parameters of the methods.
@@ -88,6 +92,7 @@ func Register(r grpc.ServiceRegistrar, services Services, cfg Config) {
 	accessapi.Register(r, accessapi.Services{
 		IAM: services.IAM, Simulation: services.Simulation, Budgets: services.Budgets, STS: services.STS,
 		Login: services.Login, Accounts: services.Accounts, Search: services.Search,
+		Directories: services.Directories,
 	}, accessapi.Config{Version: cfg.Version, Bearer: cfg.Bearer})
 	registryapi.Register(r, registryapi.Services{
 		Registry: services.Registry, Inspect: vulnapi.Inspector(services.Findings),

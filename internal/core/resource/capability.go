@@ -40,10 +40,11 @@ const (
 	AccountAssociationsList   Capability = 23
 	AccountAssociationsDelete Capability = 24
 
-	IdentityProvidersCreate Capability = 52
-	IdentityProvidersUpdate Capability = 53
-	IdentityProvidersList   Capability = 54
-	IdentityProvidersDelete Capability = 55
+	IdentityProvidersCreate     Capability = 52
+	IdentityProvidersUpdate     Capability = 53
+	IdentityProvidersList       Capability = 54
+	IdentityProvidersDelete     Capability = 55
+	IdentityProvidersScimManage Capability = 191
 
 	RepoBlobsGet         Capability = 107
 	RepoCreate           Capability = 56

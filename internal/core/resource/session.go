@@ -40,6 +40,7 @@ const (
 	EndPasswordReset           // a one-time link was used to reset the password
 	EndIdentityDeleted
 	EndProviderChanged // its provider has a new epoch: see IdentityProvider.Epoch
+	EndDirectory       // the directory of its provider has deactivated the person
 )
 
 // An EndedSession is the outbox record of a session that ended before it expired.

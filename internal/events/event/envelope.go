@@ -85,7 +85,9 @@ type actor struct {
 // providerOf returns the identity provider that an event is about, or "".
 func providerOf(e resource.Event) resource.UID {
 	switch e.Type {
-	case resource.ProviderCreated, resource.ProviderUpdated, resource.ProviderDeleted, resource.MappingsDeleted:
+	case resource.ProviderCreated, resource.ProviderUpdated, resource.ProviderDeleted, resource.MappingsDeleted,
+		resource.ScimTokenGenerated, resource.ScimTokenRegenerated, resource.ScimTokenRevoked,
+		resource.ScimEnabledUpdated:
 		return e.Subject
 	case resource.MappingCreated, resource.MappingDeleted:
 		return e.Subject.Parent()

@@ -45,6 +45,7 @@ func Drifts(ctx context.Context, s *store.DB) (drifts []Drift, err error) {
 		}
 		columns := map[string]string{
 			store.PartitionCounter: "advisories.partition_id", store.NameCounter: "advisory_names.key",
+			store.ScimUserCounter: "scim_users.provider",
 		}
 		for kind, column := range columns {
 			found, err := keyDrifts(ctx, read, kind, column)

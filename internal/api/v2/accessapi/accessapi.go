@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ops/search"
 	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
+	"github.com/holdfast-dev/holdfast/internal/signin/scim"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 
@@ -32,6 +33,8 @@ type Services struct {
 	Login      *login.Service
 	Accounts   *accounts.Service
 	Search     *search.Service
+
+	Directories *scim.Service
 }
 
 // Config has the parameters of the methods.

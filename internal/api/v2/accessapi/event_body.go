@@ -49,6 +49,19 @@ var EventBodies = map[resource.EventType]wire.EventBody{
 			Parent: string(e.Subject), ExternalGroupRoleMappings: wire.Convert(mappings, MappingOf),
 		}, err
 	},
+	resource.ScimTokenGenerated: directoryEvent(func(d resource.Directory) proto.Message {
+		return &iampb.GenerateScimTokenResponse{
+			IdentityProviderUid: string(d.Provider), ExpireTime: wire.Time(d.ExpireTime), Etag: d.ETag(),
+		}
+	}),
+	resource.ScimTokenRegenerated: directoryEvent(func(d resource.Directory) proto.Message {
+		return &iampb.RegenerateScimTokenResponse{
+			IdentityProviderUid: string(d.Provider), ExpireTime: wire.Time(d.ExpireTime), Etag: d.ETag(),
+			PreviousTokenExpireTime: wire.Time(d.PreviousExpireTime),
+		}
+	}),
+	resource.ScimTokenRevoked:   directoryEvent(func(d resource.Directory) proto.Message { return revokedOf(d) }),
+	resource.ScimEnabledUpdated: directoryEvent(func(d resource.Directory) proto.Message { return enabledOf(d) }),
 	resource.GroupAccessRequested: func(e resource.Event) (proto.Message, error) {
 		return &iampb.RequestGroupAccessRequest{GroupUid: string(e.Subject)}, nil
 	},
@@ -95,6 +108,14 @@ func activityOf(a resource.Activity) *signinpb.Activity {
 		IdentityUid: string(a.Identity), AccountUid: string(a.Account), Method: a.Method, Factor: a.Factor,
 		IdentityProvider: string(a.Provider), Purpose: a.Purpose, Program: a.Program, Agent: a.Agent, Address: a.Address,
 		Session: a.Session, Reason: a.Reason, Count: a.Count, FirstTime: wire.Time(a.First), LastTime: wire.Time(a.Last),
+	}
+}
+
+// directoryEvent returns the body of an event about a directory.
+func directoryEvent(convert func(resource.Directory) proto.Message) wire.EventBody {
+	return func(e resource.Event) (proto.Message, error) {
+		d, err := wire.DecodeEvent[resource.Directory](e.After)
+		return convert(d), err
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// ProviderOf converts a provider to a message, without its secret and without SCIM, which
-// this service does not support.
+// ProviderOf converts a provider to a message, without its secret and without the state of its directory, which only
+// GetIdentityProvider returns.
 func ProviderOf(i resource.IdentityProvider) *pb.IdentityProvider {
 	p := &pb.IdentityProvider{
 		Uid: string(i.UID), Name: i.Name, Description: i.Description, DefaultRole: string(i.DefaultRole),
@@ -53,7 +53,11 @@ func (s *server) CreateIdentityProvider(
 func (s *server) GetIdentityProvider(
 	ctx context.Context, r *pb.GetIdentityProviderRequest,
 ) (*pb.IdentityProvider, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetProvider, ProviderOf)
+	p, err := wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetProvider, ProviderOf)
+	if err != nil {
+		return nil, err
+	}
+	return withDirectory(ctx, s.Directories, resource.UID(r.GetUid()), p)
 }
 
 func (s *server) UpdateIdentityProvider(

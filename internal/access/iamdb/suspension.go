@@ -1,0 +1,99 @@
+package iamdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// Suspend takes away the access of a person whom the directory of a provider has deactivated: it ends the person's
+// sessions and makes all tokens void, also tokens that are issued later. The bindings of the person stay. Suspend
+// returns the organizations in which no permanent owner is left who is not suspended. It changes nothing if the person
+// is already suspended.
+func (t Tx) Suspend(ctx context.Context, identity, provider resource.UID) (ownerless []resource.UID, _ error) {
+	before, err := t.LockIdentity(ctx, identity)
+	if err != nil {
+		return nil, err
+	}
+	n, err := t.Exec(ctx, `INSERT INTO suspensions (identity, provider, at_ms) VALUES ($1, $2, $3)
+		ON CONFLICT (identity) DO NOTHING`, string(identity), string(provider), store.MS(t.DB.Time()))
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	if _, err := t.EndSessions(ctx, identity, "", resource.EndDirectory); err != nil {
+		return nil, err
+	}
+	if err := t.revoke(ctx, identity); err != nil {
+		return nil, err
+	}
+	if err := t.Emit(ctx, resource.IdentityDeactivated, identity, provider.Parent(), before, before); err != nil {
+		return nil, err
+	}
+	if ownerless, err = t.ownerlessWithout(ctx, `identity = $1`, identity); err != nil {
+		return nil, err
+	}
+	for _, org := range ownerless {
+		g, err := store.One(ctx, t.Rows, &groups, org, ` WHERE t.uid = $1`, string(org))
+		if err != nil {
+			return nil, err
+		}
+		if err := t.Emit(ctx, resource.GroupOwnerless, org, org, nil, g); err != nil {
+			return nil, err
+		}
+	}
+	return ownerless, nil
+}
+
+// Unsuspend gives a person the access back that Suspend has taken away. Tokens that were issued before stay void. It
+// changes nothing if the person is not suspended.
+func (t Tx) Unsuspend(ctx context.Context, identity, provider resource.UID) error {
+	before, err := t.LockIdentity(ctx, identity)
+	if err != nil {
+		return err
+	}
+	n, err := t.Exec(ctx, `DELETE FROM suspensions WHERE identity = $1`, string(identity))
+	if err != nil || n == 0 {
+		return err
+	}
+	if err := t.revoke(ctx, identity); err != nil {
+		return err
+	}
+	return t.Emit(ctx, resource.IdentityReactivated, identity, provider.Parent(), before, before)
+}
+
+// requireActive returns fault.PermissionDenied if a person is suspended. The identity must be locked.
+func (t Tx) requireActive(ctx context.Context, identity resource.UID) error {
+	var one int
+	err := t.Row(ctx, `SELECT 1 FROM suspensions WHERE identity = $1`, []any{string(identity)}, &one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fault.New(fault.PermissionDenied,
+		"Permission denied: the directory of your organization has deactivated your account; ask its administrator")
+}
+
+// Suspended returns the suspended ones among the given identities.
+func (s *Store) Suspended(ctx context.Context, identities []resource.UID) ([]resource.UID, error) {
+	if len(identities) == 0 {
+		return nil, nil
+	}
+	q := store.Query{Engine: s.Engine}
+	text := `SELECT t.identity FROM ` + s.Engine.Unnest(&q, distinct(identities)) + ` AS s CROSS JOIN suspensions AS t
+		WHERE t.identity = s.v`
+	return store.ReadColumn[resource.UID](ctx, s.Rows, text, q.Args...)
+}
+
+// AllSuspended returns all identities that are suspended.
+func (s *Store) AllSuspended(ctx context.Context) ([]resource.UID, error) {
+	return store.ReadColumn[resource.UID](ctx, s.Rows, `SELECT identity FROM suspensions`)
+}
+
+// activeOwner is the SQL condition that the identity of a binding is not suspended.
+const activeOwner = `NOT EXISTS (SELECT 1 FROM suspensions AS d WHERE d.identity = role_bindings.identity)`

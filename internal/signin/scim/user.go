@@ -1,0 +1,189 @@
+package scim
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/input"
+	"github.com/holdfast-dev/holdfast/internal/signin/scim/document"
+	"github.com/holdfast-dev/holdfast/internal/signin/scim/patch"
+	"github.com/holdfast-dev/holdfast/internal/signin/scimdb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// The greatest lengths of the names of a user in bytes. A subject of a provider has at most maxExternalID bytes, too.
+const (
+	maxUserName   = 256
+	maxExternalID = 2048
+)
+
+// setAttributes replaces the attributes of a user by o, from which it also reads the user's names and state. Without
+// active or externalId in o, their values stay, because a request that forgets one must neither give nor take access.
+func setAttributes(u *scimdb.User, o document.Object) error {
+	attributes, err := document.Storable(o)
+	if err != nil {
+		return err
+	}
+	userName, ok := attributes["userName"].(string)
+	if !ok || strings.TrimSpace(userName) == "" || len(userName) > maxUserName || !input.Readable(userName) {
+		return document.Bad(document.InvalidValue, "The attribute userName must be a text of 1 to %d bytes.", maxUserName)
+	}
+	if n, ok := attributes["externalId"].(json.Number); ok {
+		attributes["externalId"] = n.String()
+	}
+	externalID := u.ExternalID
+	if v, ok := attributes["externalId"]; ok {
+		if externalID, ok = v.(string); !ok || len(externalID) > maxExternalID || !input.Readable(externalID) {
+			return document.Bad(document.InvalidValue, "The attribute externalId must be a text of at most %d bytes.",
+				maxExternalID)
+		}
+	}
+	active := u.Active
+	if v, ok := attributes["active"]; ok {
+		if active, ok = v.(bool); !ok {
+			return document.Bad(document.InvalidValue, "The attribute active must be true or false.")
+		}
+	}
+	attributes["active"] = active
+	if delete(attributes, "externalId"); externalID != "" {
+		attributes["externalId"] = externalID
+	}
+	u.UserName, u.ExternalID, u.Active, u.Attributes = userName, externalID, active, attributes
+	return nil
+}
+
+// createUser adds a user with the attributes o.
+func (s *Service) createUser(ctx context.Context, c client, o document.Object) (u scimdb.User, _ error) {
+	created := store.MS(s.now())
+	u = scimdb.User{ID: strings.ToLower(rand.Text()), Active: true, Version: 1, CreateMS: created, UpdateMS: created}
+	if err := setAttributes(&u, o); err != nil {
+		return u, err
+	}
+	err := s.change(ctx, c, func(t *change) error {
+		if err := t.follow(ctx, scimdb.User{}, &u); err != nil {
+			return err
+		}
+		return t.users.InsertUser(ctx, c.provider.UID, u)
+	})
+	return u, taken(err)
+}
+
+// taken turns the error for a name that is in use into an error of the protocol.
+func taken(err error) error {
+	if errors.Is(err, fault.AlreadyExists) {
+		return &document.Error{Status: http.StatusConflict, Type: document.Uniqueness,
+			Detail: "The directory has a user with this userName or externalId."}
+	}
+	return err
+}
+
+// replaceUser replaces the attributes of a user by o.
+func (s *Service) replaceUser(
+	ctx context.Context, c client, id string, match matcher, o document.Object,
+) (scimdb.User, error) {
+	return s.editUser(ctx, c, id, match, func(scimdb.User) (document.Object, error) { return o, nil })
+}
+
+// patchUser applies operations to a user. An operation that removes externalId ends the access of the person.
+func (s *Service) patchUser(
+	ctx context.Context, c client, id string, match matcher, operations []patch.Operation,
+) (scimdb.User, error) {
+	return s.editUser(ctx, c, id, match, func(u scimdb.User) (document.Object, error) {
+		o, err := patch.Apply(u.Attributes, operations)
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := o["externalId"]; !ok {
+			o["externalId"] = ""
+		}
+		return o, nil
+	})
+}
+
+// editUser replaces the attributes of a user by what edit returns. It writes nothing if they are the same.
+func (s *Service) editUser(
+	ctx context.Context, c client, id string, match matcher, edit func(scimdb.User) (document.Object, error),
+) (u scimdb.User, _ error) {
+	err := s.change(ctx, c, func(t *change) error {
+		before, err := t.users.LockUser(ctx, c.provider.UID, id)
+		if err != nil {
+			return err
+		}
+		if err := match.check(before.Version); err != nil {
+			return err
+		}
+		o, err := edit(before)
+		if err != nil {
+			return err
+		}
+		u = before
+		if err := setAttributes(&u, o); err != nil {
+			return err
+		}
+		unchanged, err := sameAttributes(before, u)
+		if err != nil || unchanged {
+			return err
+		}
+		u.Version, u.UpdateMS = before.Version+1, max(store.MS(s.now()), before.UpdateMS)
+		if err := t.follow(ctx, before, &u); err != nil {
+			return err
+		}
+		return t.users.UpdateUser(ctx, c.provider.UID, u)
+	})
+	return u, taken(err)
+}
+
+// sameAttributes reports whether two states of a user have the same attributes, in any order.
+func sameAttributes(a, b scimdb.User) (bool, error) {
+	left, err := json.Marshal(a.Attributes)
+	if err != nil {
+		return false, err
+	}
+	right, err := json.Marshal(b.Attributes)
+	return bytes.Equal(left, right), err
+}
+
+// deleteUser removes a user, and ends the access of the person.
+func (s *Service) deleteUser(ctx context.Context, c client, id string, match matcher) error {
+	return s.change(ctx, c, func(t *change) error {
+		u, err := t.users.LockUser(ctx, c.provider.UID, id)
+		if err != nil {
+			return err
+		}
+		if err := match.check(u.Version); err != nil {
+			return err
+		}
+		if u.ExternalID != "" {
+			if err := t.depart(ctx, u); err != nil {
+				return err
+			}
+		}
+		return t.users.DeleteUser(ctx, c.provider.UID, id)
+	})
+}
+
+// render returns a user as a resource.
+func (s *Service) render(provider resource.UID, u scimdb.User) document.Object {
+	o := make(document.Object, len(u.Attributes)+3)
+	for name, v := range u.Attributes {
+		o[name] = v
+	}
+	o["id"] = u.ID
+	o["schemas"] = document.SchemasOf(document.UserSchema, o)
+	o["meta"] = document.Object{
+		"resourceType": "User", "location": s.Endpoint(provider) + "/Users/" + u.ID, "version": etagOf(u.Version),
+		"created":      store.FromMS(u.CreateMS).Format(resource.Milliseconds),
+		"lastModified": store.FromMS(u.UpdateMS).Format(resource.Milliseconds),
+	}
+	return o
+}
+
+func etagOf(version int64) string { return `W/"` + strconv.FormatInt(version, 10) + `"` }
