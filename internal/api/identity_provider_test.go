@@ -32,7 +32,7 @@ func TestProviderOverJSON(t *testing.T) {
 	// Only Get returns the state of the directory.
 	scim := `,"scim":{"enabled":false,"endpointUrl":"https://here.test/scim/v2/` + uid[len(uid)-16:] +
 		`","credentialState":"CREDENTIAL_STATE_NOT_ISSUED","etag":"0"}`
-	want := strings.Replace(made.text, `,"disabled"`, scim+`,"disabled"`, 1)
+	want := strings.Replace(made.text, `,"sharedRedirect"`, scim+`,"sharedRedirect"`, 1)
 	if got := w.do(t, "GET /iam/v2/identityProviders/"+uid, ""); got.text != want {
 		t.Errorf("get: %s\nwant %s", got.text, want)
 	}
