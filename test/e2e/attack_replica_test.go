@@ -109,10 +109,13 @@ func (x replicated) believe(t *testing.T, client string) {
 }
 
 // trusted returns whether a replica says that the operator trusts the identity provider.
-func (x replicated) trusted(t *testing.T, on *proc) any {
+func (x replicated) trusted(t *testing.T, on *proc) bool {
 	t.Helper()
 	_, got := asksAt(t, on, on.dev.Token, http.MethodGet, "/iam/v2beta1/identityProviders/"+x.provider, nil)
-	return got["trusted"]
+	if got["uid"] != x.provider {
+		t.Errorf("the provider is %v", got)
+	}
+	return got["trusted"] == true // false is left out
 }
 
 func (x replicated) copiedRefresh(t *testing.T) {
@@ -181,21 +184,21 @@ func (x replicated) operatorsTrust(t *testing.T) {
 	if !strings.HasPrefix(out, x.provider) {
 		t.Errorf("trust prints %q", out)
 	}
-	if x.trusted(t, x.b) != true {
+	if !x.trusted(t, x.b) {
 		t.Error("the other replica does not trust the provider")
 	}
 	if identity := x.invite(t, "even"); identity == "" || x.exchange(t, x.b, "even") == "" {
 		t.Error("people of the provider have no access")
 	}
 	order(t, x.b.data(), x.database, x.key, "providers", "untrust", x.provider)
-	if x.trusted(t, x.a) != false {
+	if x.trusted(t, x.a) {
 		t.Error("the provider is trusted after untrust")
 	}
 	// The server must refuse or ignore this field.
 	asksAt(t, x.a, x.a.dev.Token, http.MethodPatch, "/iam/v2beta1/identityProviders/"+x.provider, map[string]any{
 		"trusted": true,
 	})
-	if x.trusted(t, x.a) != false {
+	if x.trusted(t, x.a) {
 		t.Error("an owner can set that the operator trusts the provider")
 	}
 }
