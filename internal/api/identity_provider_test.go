@@ -22,17 +22,18 @@ func TestProviderOverJSON(t *testing.T) {
 			`"correlationRule":"CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID"}}`)
 	at, _ := made.field("createTime").(string)
 	uid, _ := made.field("uid").(string)
-	if want := `{"uid":"` + uid + `","name":"idp","description":"","createTime":"` + at + `","updateTime":"` + at +
+	want := `{"uid":"` + uid + `","name":"idp","description":"","createTime":"` + at + `","updateTime":"` + at +
 		`","defaultRole":"` + viewer + `",` +
 		`"oidc":{"issuer":"https://idp.example.com","clientId":"c","additionalScopes":["email","groups"],` +
 		`"groupsClaim":"groups",` +
-		`"correlationRule":"CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID","pkceEnabled":false},"sharedRedirect":true}`; made.text != want {
+		`"correlationRule":"CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID","pkceEnabled":false},"sharedRedirect":true}`
+	if made.text != want {
 		t.Fatalf("create: %s\nwant %s", made.text, want)
 	}
 	// Only Get returns the state of the directory.
 	scim := `,"scim":{"enabled":false,"endpointUrl":"https://here.test/scim/v2/` + uid[len(uid)-16:] +
 		`","credentialState":"CREDENTIAL_STATE_NOT_ISSUED","etag":"0"}`
-	want := strings.Replace(made.text, `,"sharedRedirect"`, scim+`,"sharedRedirect"`, 1)
+	want = strings.Replace(made.text, `,"sharedRedirect"`, scim+`,"sharedRedirect"`, 1)
 	if got := w.do(t, "GET /iam/v2/identityProviders/"+uid, ""); got.text != want {
 		t.Errorf("get: %s\nwant %s", got.text, want)
 	}

@@ -196,7 +196,7 @@ func TestAttackChangingNames(t *testing.T) {
 	})
 }
 
-// retried calls f until it returns "", at most five times, and fails with what it returned last. A lookup of the name
+// retried calls f until it returns "", at most five times, and fails with its last result. A lookup of the name
 // that began before it moved, or a connection from then, may still be used; only a request to the private service is
 // an attack that succeeded.
 func retried(t *testing.T, f func(try int) string) {

@@ -337,8 +337,8 @@ func limited(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// apply replaces the grants of the changed identities and notes which are suspended. It replaces the capabilities of all
-// roles unless roles is nil.
+// apply replaces the grants of the changed identities and notes which are suspended. It replaces the capabilities of
+// all roles unless roles is nil.
 func (c *Checker) apply(
 	grants map[resource.UID][]iamdb.Grant, suspended []resource.UID, roles map[resource.UID]resource.Capabilities,
 ) {

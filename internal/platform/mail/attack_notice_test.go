@@ -36,8 +36,8 @@ func TestAttackNoticeLimit(t *testing.T) {
 }
 
 // TestAttackWebhookNoticeLimit: an administrator of a folder invites an owner of the organization again and again, and
-// makes many webhooks that fail, until no more messages are sent. The owner still gets the notices about the webhooks
-// of the organization and about new devices.
+// makes many webhooks that fail, until no more messages are sent. The owner still gets the notices about new devices
+// and about webhooks of the organization.
 func TestAttackWebhookNoticeLimit(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		p := open(t, s, mail.Server{Address: "127.0.0.1:1", TLS: mail.NoTLS})

@@ -50,7 +50,7 @@ func (r rate) perImage(now time.Time) time.Duration {
 // returns the zero time if that is not known, because no images of one of them were inspected in the last minutes.
 func (s *Store) BacklogEnd(ctx context.Context, organizations []resource.UID) (end time.Time, _ error) {
 	q := store.Query{Engine: s.Engine}
-	rates, now := map[int64]rate{}, s.Time()
+	rates, currentTime := map[int64]rate{}, s.Time()
 	err := s.Rows(ctx, `SELECT t.root, t.from_ms, t.taken, t.before_ms, t.taken_before FROM `+
 		s.Engine.Unnest(&q, rootsOf(organizations))+` AS s CROSS JOIN inspection_rates AS t WHERE t.root = s.v`, q.Args,
 		func(row store.Scanner) (bool, error) {
@@ -68,11 +68,11 @@ func (s *Store) BacklogEnd(ctx context.Context, organizations []resource.UID) (e
 		s.Engine.Unnest(&q, rootsOf(organizations))+` AS s CROSS JOIN images AS i WHERE i.root = s.v AND i.state = 0
 		GROUP BY i.root`, q.Args...)
 	for root, n := range waiting {
-		each := rates[root].perImage(now)
+		each := rates[root].perImage(currentTime)
 		if each == 0 {
 			return time.Time{}, err
 		}
-		if until := now.Add(time.Duration(n) * each); until.After(end) {
+		if until := currentTime.Add(time.Duration(n) * each); until.After(end) {
 			end = until
 		}
 	}

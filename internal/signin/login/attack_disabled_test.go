@@ -27,7 +27,8 @@ func TestAttackDisabledProvider(t *testing.T) {
 		b := x.browser(t)
 		response := p.answerTo(t, b.ask(idp))
 		set(true)
-		if got := query(t, b.get(response).location); got.Get("token") != "" || !strings.Contains(got.Get("error"), "disabled") {
+		got := query(t, b.get(response).location)
+		if got.Get("token") != "" || !strings.Contains(got.Get("error"), "disabled") {
 			t.Errorf("the response of a disabled provider gives %v", got)
 		}
 		if roles := rolesOf(x, resource.UserUID(idp.Realm, "pat")); len(roles) != 0 {

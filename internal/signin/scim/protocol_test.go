@@ -252,13 +252,15 @@ func TestBadRequests(t *testing.T) {
 			"an attribute of 70 KB": {
 				"POST /Users", `{"userName":"x","title":"` + strings.Repeat("a", 70_000) + `"}`, 413, nil,
 			},
-			"a bad filter":     {"GET /Users?filter=userName", "", 400, "invalidFilter"},
-			"a deep filter":    {"GET /Users?filter=" + strings.Repeat("(", 1000), "", 400, "invalidFilter"},
-			"a long filter":    {"GET /Users?filter=" + strings.Repeat("a", filter.MaxLength+1), "", 400, "invalidFilter"},
-			"a wrong number":   {"GET /Users?count=many", "", 400, "invalidValue"},
-			"a bad order":      {"GET /Users?sortBy=[", "", 400, "invalidPath"},
-			"no operations":    {"PATCH /Users/" + id, `{}`, 400, "invalidSyntax"},
-			"a bad path":       {"PATCH /Users/" + id, `{"Operations":[{"op":"add","path":"a[","value":1}]}`, 400, "invalidPath"},
+			"a bad filter":   {"GET /Users?filter=userName", "", 400, "invalidFilter"},
+			"a deep filter":  {"GET /Users?filter=" + strings.Repeat("(", 1000), "", 400, "invalidFilter"},
+			"a long filter":  {"GET /Users?filter=" + strings.Repeat("a", filter.MaxLength+1), "", 400, "invalidFilter"},
+			"a wrong number": {"GET /Users?count=many", "", 400, "invalidValue"},
+			"a bad order":    {"GET /Users?sortBy=[", "", 400, "invalidPath"},
+			"no operations":  {"PATCH /Users/" + id, `{}`, 400, "invalidSyntax"},
+			"a bad path": {
+				"PATCH /Users/" + id, `{"Operations":[{"op":"add","path":"a[","value":1}]}`, 400, "invalidPath",
+			},
 			"a new id":         {"PATCH /Users/" + id, `{"Operations":[{"op":"add","path":"id","value":1}]}`, 400, "mutability"},
 			"another provider": {"GET /Users/" + strings.Repeat("a", 26), "", 404, nil},
 		}

@@ -250,7 +250,7 @@ func imageTotals(
 	}
 	totals := make([]Total, 0, len(cut.Items))
 	for _, t := range cut.Items {
-		if t.Image = described[t.number]; t.Image.Digest != "" { // else the image was deleted meanwhile
+		if t.Image = described[t.number]; t.Image.Digest != "" { // else the image has been deleted
 			totals = append(totals, t.Total)
 		}
 	}

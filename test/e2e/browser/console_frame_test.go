@@ -122,7 +122,7 @@ func (b *tab) collectMessages() {
 		document.querySelector(".toasts"), {childList: true, subtree: true})`, nil))
 }
 
-// tells waits until the page has shown a message since collectMessages.
+// tells waits for a message that the page shows after collectMessages.
 func (b *tab) tells(message string) {
 	b.t.Helper()
 	b.run("wait for the message "+message,

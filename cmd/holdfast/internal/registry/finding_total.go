@@ -50,12 +50,12 @@ func totals(by findingspb.ListFindingTotalsRequest_By) noun.Noun {
 
 // namesOf returns the names that a total shows, and the number of the others.
 func namesOf(t *findingspb.FindingTotal) string {
-	names, all := t.GetAdvisoryIds(), t.GetOpen().GetOpen()
+	names, total := t.GetAdvisoryIds(), t.GetOpen().GetOpen()
 	if t.GetAdvisoryId() != "" {
-		names, all = t.GetPackageNames(), int64(t.GetPackageCount())
+		names, total = t.GetPackageNames(), int64(t.GetPackageCount())
 	}
 	text := strings.Join(names, ", ")
-	if more := all - int64(len(names)); more > 0 {
+	if more := total - int64(len(names)); more > 0 {
 		text += fmt.Sprintf(" +%d", more)
 	}
 	return text

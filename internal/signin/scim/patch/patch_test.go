@@ -201,7 +201,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestApplyChangesACopy checks that a failed request leaves the resource as it was.
+// TestApplyChangesACopy checks that a failed request does not change the resource.
 func TestApplyChangesACopy(t *testing.T) {
 	o, err := document.Parse([]byte(user))
 	if err != nil {

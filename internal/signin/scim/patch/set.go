@@ -69,7 +69,7 @@ func containsValue(values []any, v any) bool {
 	return false
 }
 
-// unsetPrimary returns values of which none is primary if the new value v is.
+// unsetPrimary returns values without a primary one if the new value v is primary.
 func unsetPrimary(values []any, v any) []any {
 	o, ok := v.(document.Object)
 	if primary, _ := o["primary"].(bool); !ok || !primary {
@@ -108,9 +108,9 @@ func (op Operation) setSub(target document.Object, key string, v any, sub string
 	return document.Bad(document.InvalidPath, "The attribute %s has no sub-attributes.", document.Short(key))
 }
 
-// setSelected changes those values of a multi-valued attribute that the path selects. If there are none, it adds a value
-// with the sub-attributes that the filter requires, because directories set emails[type eq "work"].value before there is
-// such an address.
+// setSelected changes the values of a multi-valued attribute that the path selects. If there are none, it adds a value
+// with the sub-attributes that the filter requires, because directories set emails[type eq "work"].value before such an
+// address exists.
 func (op Operation) setSelected(target document.Object, key string, v any, path filter.Path, value any) error {
 	values, ok := v.([]any)
 	if !ok && v != nil {
