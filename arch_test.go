@@ -61,6 +61,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"access/grantlog", "access/iamdb core/fault core/page core/resource store store/grouprule"},
 	{"signin/signindb", "core/fault core/page core/resource store store/grouprule"},
 	{"signin/scimdb", "core/fault core/resource store"},
+	{"signin/tokendb", "core/fault core/resource store"},
 	{"store/bitmap", ""},
 	{"registry/registrydb", "core/fault core/page core/resource platform/metric registry store store/bitmap " +
 		"store/engine store/grouprule store/readbatch"},
@@ -83,11 +84,11 @@ var mayImport = []struct{ pkg, imports string }{
 	{"store/plantest", "store"},
 	{"access/admission", "access/grantlog access/iamdb core/fault core/resource events/eventdb " +
 		"platform/mail/maildb platform/secret registry registry/imagedb registry/registrydb " +
-		"registry/retentiondb registry/signerdb registry/sourcedb signin/scimdb signin/signindb store " +
-		"store/grouprule vuln/advisory/advisorydb vuln/findingdb"},
+		"registry/retentiondb registry/signerdb registry/sourcedb signin/scimdb signin/signindb signin/tokendb " +
+		"store store/grouprule vuln/advisory/advisorydb vuln/findingdb"},
 	{"store/dbtest", "core/fault core/resource store store/dump store/outbox store/recount store/replica testkit"},
 	{"access/iamtest", "access/admission access/grantlog access/iamdb core/fault core/page core/resource " +
-		"signin/signindb store store/dbtest testkit"},
+		"signin/signindb signin/tokendb store store/dbtest testkit"},
 	{"events/eventdb/eventtest", "access/admission access/iamdb access/iamtest core/resource events/eventdb store " +
 		"store/dbtest testkit"},
 	{"registry/registrytest", "access/admission access/iamdb access/iamtest core/fault core/page " +
@@ -99,8 +100,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"events/denials", "core/resource store"},
 	{"store/storetest", "access/admission access/grantlog access/iamdb events/eventdb registry/gcdb " +
 		"registry/imagedb registry/pulldb registry/registrydb registry/retentiondb registry/signerdb " +
-		"registry/sourcedb signin/signindb store store/dbtest store/recount vuln/advisory/advisorydb " +
-		"vuln/findingdb"},
+		"registry/sourcedb signin/signindb signin/tokendb store store/dbtest store/recount " +
+		"vuln/advisory/advisorydb vuln/findingdb"},
 	{"access/authz", "access/grantlog access/iamdb core/fault core/page core/resource platform/trace store " +
 		"store/access store/replica"},
 	{"access/budget", "access/authz access/iamdb core/fault core/page core/resource store"},
@@ -122,11 +123,11 @@ var mayImport = []struct{ pkg, imports string }{
 		"core/resource platform/mail platform/secret signin/signindb store"},
 	{"access/simulation", "access/authz access/grantlog access/iam access/iamdb core/fault core/resource " +
 		"platform/fairlimit registry store"},
-	{"signin/token", "access/authz access/iamdb core/fault core/resource platform/metric platform/secret " +
-		"platform/trace store"},
+	{"signin/token", "access/authz core/fault core/resource platform/metric platform/secret " +
+		"platform/trace signin/tokendb store"},
 	{"signin/issuers", "platform/metric platform/outbound platform/trace"},
 	{"signin/sts", "access/authz access/iamdb core/fault core/resource platform/metric platform/outbound " +
-		"platform/trace signin/issuers signin/token store"},
+		"platform/trace signin/issuers signin/token signin/tokendb store"},
 	{"registry/upstream/challenge", ""},
 	{"registry/upstream/link", ""},
 	{"registry/upstream/upstreamtest", "testkit/testprogram"},
@@ -226,7 +227,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"server/config", "core/fault core/resource platform/blob platform/buildinfo platform/mail " +
 		"platform/outbound platform/secret platform/trace registry/signature signin/issuers signin/token"},
 	{"server/installation", "access/iamdb core/fault platform/secret registry/registrydb registry/sourcedb " +
-		"server/config signin/signindb store store/health"},
+		"server/config signin/signindb signin/tokendb store store/health"},
 	{"server/maintenance", "access/admission access/iamdb core/fault core/resource ops/backup platform/blob " +
 		"platform/buildinfo platform/secret registry registry/registrydb server/config server/installation " +
 		"store store/health store/schema vuln/inspect"},

@@ -11,13 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/events/eventdb/eventtest"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrytest"
 	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
+	"github.com/holdfast-dev/holdfast/internal/signin/tokendb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
@@ -335,7 +335,7 @@ func (st stage) actsOnTheRest() map[string]act {
 			return err
 		}, nil},
 		"InsertFirstSigningKey": {func(ctx context.Context) error {
-			return st.InsertFirstSigningKey(ctx, iamdb.SigningKey{ID: "k", Algorithm: "ES256", Sealed: []byte{1},
+			return st.InsertFirstSigningKey(ctx, tokendb.SigningKey{ID: "k", Algorithm: "ES256", Sealed: []byte{1},
 				CreateTime: iamtest.Epoch})
 		}, nil},
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
+	"github.com/holdfast-dev/holdfast/internal/signin/tokendb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -240,9 +241,11 @@ func (s *Store) ForgetSealed(
 		opensFor := func(purpose string) func([]byte) bool {
 			return func(sealed []byte) bool { return opens(purpose, sealed) }
 		}
-		lost.SigningKeys, lost.Providers, err = t.iam.ForgetSealed(
-			ctx, opensFor(secret.ForSigningKeys), opensFor(secret.ForClientSecrets))
+		lost.SigningKeys, err = tokendb.In(t.Tx).ForgetSealed(ctx, opensFor(secret.ForSigningKeys))
 		if err != nil {
+			return err
+		}
+		if lost.Providers, err = t.iam.ForgetSealed(ctx, opensFor(secret.ForClientSecrets)); err != nil {
 			return err
 		}
 		lost.Upstreams, err = sourcedb.In(t.Tx).ForgetUpstreamSecrets(ctx, opensFor(secret.ForUpstreams))

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/tokendb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
@@ -27,7 +27,7 @@ func TestOthersHearOfIdentities(t *testing.T) {
 			},
 		}
 		must(t, mine.InsertIdentity(t.Context(), i))
-		key := iamdb.SigningKey{ID: "one", Algorithm: "ES256", Sealed: []byte("s"), CreateTime: time.Now()}
+		key := tokendb.SigningKey{ID: "one", Algorithm: "ES256", Sealed: []byte("s"), CreateTime: time.Now()}
 		must(t, mine.InsertFirstSigningKey(t.Context(), key))
 		c := load(t, theirs)
 		told := map[resource.UID]int{}
@@ -53,7 +53,7 @@ func TestOthersHearOfIdentities(t *testing.T) {
 			{"its last use", func() error { return mine.RecordLastSeen(t.Context(), i.UID, time.Now().Add(time.Hour)) }, i.UID,
 				0},
 			{"the signing keys", func() error {
-				next := iamdb.SigningKey{
+				next := tokendb.SigningKey{
 					ID: "two", Algorithm: "ES256", Sealed: []byte("s"), CreateTime: time.Now().Add(time.Second),
 				}
 				_, err := mine.AddSigningKey(t.Context(), next, "one")

@@ -17,11 +17,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/signin/tokendb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 	"github.com/holdfast-dev/holdfast/internal/store/outbox"
@@ -1050,7 +1050,7 @@ func signingKeys(t *testing.T, s *iamtest.Store) {
 	var wg sync.WaitGroup
 	for n := range 8 {
 		wg.Go(func() {
-			k := iamdb.SigningKey{ID: fmt.Sprintf("k%d", n), Algorithm: "ES256", Sealed: []byte{0, 1, byte(n)},
+			k := tokendb.SigningKey{ID: fmt.Sprintf("k%d", n), Algorithm: "ES256", Sealed: []byte{0, 1, byte(n)},
 				CreateTime: iamtest.Epoch}
 			if err := s.InsertFirstSigningKey(t.Context(), k); err != nil {
 				t.Error(err)

@@ -8,10 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/tokendb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 	"github.com/holdfast-dev/holdfast/internal/testkit"
@@ -248,8 +248,8 @@ func identitiesOfIssuer(t *testing.T, s *iamtest.Store) {
 	}
 }
 
-func newSigningKey(id string, at time.Time) iamdb.SigningKey {
-	return iamdb.SigningKey{ID: id, Algorithm: "ES256", Sealed: []byte("sealed " + id), CreateTime: at}
+func newSigningKey(id string, at time.Time) tokendb.SigningKey {
+	return tokendb.SigningKey{ID: id, Algorithm: "ES256", Sealed: []byte("sealed " + id), CreateTime: at}
 }
 
 func signingKeysRotate(t *testing.T, s *iamtest.Store) {
@@ -267,8 +267,8 @@ func signingKeysRotate(t *testing.T, s *iamtest.Store) {
 			t.Errorf("%s after %s: added = %v, %v", tt.key, tt.newest, added, err)
 		}
 	}
-	rsa := func(id string) iamdb.SigningKey {
-		return iamdb.SigningKey{ID: id, Algorithm: "RS256", Sealed: []byte("sealed " + id),
+	rsa := func(id string) tokendb.SigningKey {
+		return tokendb.SigningKey{ID: id, Algorithm: "RS256", Sealed: []byte("sealed " + id),
 			CreateTime: iamtest.Epoch.Add(time.Hour)}
 	}
 	for _, pair := range [][2]string{{"two", "two r"}, {"three", "three r"}, {"three", "late r"}, {"gone", "gone r"}} {
@@ -282,7 +282,7 @@ func signingKeysRotate(t *testing.T, s *iamtest.Store) {
 	testkit.Must(t, err)
 	three, pair := newSigningKey("three", iamtest.Epoch.Add(5*time.Second)), rsa("three r")
 	three.Pair = &pair
-	if diff := cmp.Diff([]iamdb.SigningKey{three, newSigningKey("one", iamtest.Epoch)}, got); diff != "" {
+	if diff := cmp.Diff([]tokendb.SigningKey{three, newSigningKey("one", iamtest.Epoch)}, got); diff != "" {
 		t.Error(diff)
 	}
 	if added, err := s.AddSigningKey(t.Context(), newSigningKey("behind", iamtest.Epoch.Add(-time.Hour)),

@@ -294,3 +294,26 @@ func (s *Store) ClientSecrets(ctx context.Context) (sealed [][]byte, _ error) {
 	}
 	return sealed, err
 }
+
+// ForgetSealed removes the client secrets that cannot be decrypted, and returns the providers that have lost theirs.
+func (t Tx) ForgetSealed(
+	ctx context.Context, opens func(sealed []byte) bool,
+) (lost []resource.IdentityProvider, _ error) {
+	locked, err := providers.All(ctx, t.Rows, ` ORDER BY t.uid`+t.DB.Engine.ForUpdate)
+	if err != nil {
+		return nil, err
+	}
+	for _, before := range locked {
+		if before.OIDC == nil || len(before.OIDC.ClientSecret.Sealed) == 0 || opens(before.OIDC.ClientSecret.Sealed) {
+			continue
+		}
+		p, oidc := before, *before.OIDC
+		oidc.ClientSecret = resource.Secret{}
+		p.OIDC = &oidc
+		if err := store.Update(ctx, t.Tx, &providers, before, &p); err != nil {
+			return nil, err
+		}
+		lost = append(lost, p)
+	}
+	return lost, nil
+}

@@ -1,5 +1,5 @@
 // Package iamdb stores the resources of access control: groups, identities, sessions, roles, role bindings, identity
-// providers, mappings, invites, access requests, budgets and signing keys.
+// providers, mappings, invites, access requests and budgets.
 //
 // Every exported method of Store is one transaction. A write appends its event to the outbox in the same transaction.
 // Methods of Tx run inside a transaction of the caller.

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
+	"github.com/holdfast-dev/holdfast/internal/signin/tokendb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 )
@@ -18,6 +19,7 @@ type Store struct {
 	*IAMStore
 	*GrantLog
 	*SigninStore
+	*TokenStore
 	*People
 }
 
@@ -26,13 +28,14 @@ type (
 	IAMStore    = iamdb.Store
 	GrantLog    = grantlog.Store
 	SigninStore = signindb.Store
+	TokenStore  = tokendb.Store
 	People      = admission.Store
 )
 
 // Combine combines the stores of a database.
 func Combine(db *store.DB) *Store {
 	return &Store{
-		db, iamdb.New(db), grantlog.New(db), signindb.New(db), admission.New(db),
+		db, iamdb.New(db), grantlog.New(db), signindb.New(db), tokendb.New(db), admission.New(db),
 	}
 }
 

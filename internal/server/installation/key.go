@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/server/config"
 	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
+	"github.com/holdfast-dev/holdfast/internal/signin/tokendb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -91,7 +92,7 @@ func CheckKeyFile(ctx context.Context, cfg config.Config, db *store.DB) error {
 	if _, err := os.Stat(path); cfg.EncryptionKey != "" || !errors.Is(err, fs.ErrNotExist) {
 		return nil // Key reports any other error
 	}
-	keys, err := iamdb.New(db).SigningKeys(ctx)
+	keys, err := tokendb.New(db).SigningKeys(ctx)
 	if err != nil || len(keys) == 0 {
 		return err
 	}
@@ -109,7 +110,7 @@ func CheckSecrets(ctx context.Context, db *store.DB, key secret.Key) error {
 		secret.ForClientSecrets: iam.ClientSecrets, secret.ForOneTimePasswords: signindb.New(db).TOTPSecrets,
 		secret.ForUpstreams: sourcedb.New(registrydb.New(db)).UpstreamSecrets,
 		secret.ForSigningKeys: func(ctx context.Context) (sealed [][]byte, _ error) {
-			keys, err := iam.SigningKeys(ctx)
+			keys, err := tokendb.New(db).SigningKeys(ctx)
 			for _, k := range keys {
 				sealed = append(sealed, k.Sealed)
 			}

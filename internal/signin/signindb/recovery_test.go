@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/tokendb"
 	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/testkit"
@@ -57,7 +57,7 @@ func use(t *testing.T, s *iamtest.Store, uid resource.UID, code string, want boo
 var recoveryPromises = map[string]func(t *testing.T, s *iamtest.Store){
 	"with a lost key go apps, their passwords and all codes": func(t *testing.T, s *iamtest.Store) {
 		a, b := withCodes(t, s, "ann@example.test", "one"), withCodes(t, s, "bob@example.test", "two")
-		testkit.Must(t, s.InsertFirstSigningKey(t.Context(), iamdb.SigningKey{ID: "k", Algorithm: "ES256",
+		testkit.Must(t, s.InsertFirstSigningKey(t.Context(), tokendb.SigningKey{ID: "k", Algorithm: "ES256",
 			Sealed: []byte("old")}))
 		_, err := s.UpdateAccount(t.Context(), a.UID, func(a *resource.Account) error {
 			a.Password = "hash"

@@ -27,7 +27,7 @@ func (s *Service) Denials(ctx context.Context, uid resource.UID) ([]resource.Den
 	if err != nil {
 		return nil, err
 	}
-	recent, err := s.store.Denials(ctx, uid)
+	recent, err := s.records.Denials(ctx, uid)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (s *Service) flushDenials(ctx context.Context) {
 		if len(batch) == 0 {
 			return
 		}
-		if err := s.store.RecordDenials(ctx, batch); err != nil {
+		if err := s.records.RecordDenials(ctx, batch); err != nil {
 			s.log.WarnContext(ctx, "write denials", "count", len(batch), "err", err)
 			return
 		}

@@ -22,7 +22,7 @@ func (s *Service) Exchanges(ctx context.Context, uid resource.UID) ([]resource.E
 	if _, err := s.store.Identity(ctx, uid); err != nil {
 		return nil, err
 	}
-	return s.store.Exchanges(ctx, uid)
+	return s.records.Exchanges(ctx, uid)
 }
 
 // An exchangeQueue holds the exchanges that are not yet written. It keeps only the
@@ -74,7 +74,7 @@ func (s *Service) flushExchanges(ctx context.Context) {
 	if len(batch) == 0 {
 		return
 	}
-	if err := s.store.RecordExchanges(ctx, batch); err != nil {
+	if err := s.records.RecordExchanges(ctx, batch); err != nil {
 		s.log.WarnContext(ctx, "write exchanges", "count", len(batch), "err", err)
 	}
 }

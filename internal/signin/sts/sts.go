@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
 	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/signin/tokendb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -40,6 +41,7 @@ type Config struct {
 // A Service exchanges credentials for tokens. It is safe for concurrent use.
 type Service struct {
 	store     *iamdb.Store
+	records   *tokendb.Store // of exchanges and denials
 	authz     *authz.Checker
 	issuer    *token.Issuer
 	trust     *issuers.Issuers
@@ -61,7 +63,8 @@ func New(db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *is
 	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, sessionIdle)
 	cfg.SessionLife = cmp.Or(cfg.SessionLife, sessionLife)
 	x := &Service{
-		store: iamdb.New(db), authz: checker, issuer: issuer, trust: issuers, cfg: cfg, now: cfg.Now,
+		store: iamdb.New(db), records: tokendb.New(db), authz: checker, issuer: issuer, trust: issuers, cfg: cfg,
+		now: cfg.Now,
 		log: cmp.Or(cfg.Log, slog.Default()), client: cmp.Or(cfg.AWS.Client, outbound.Client(outbound.Config{})),
 		principals: newPrincipalCache(), denials: make(chan resource.Denial, denialsWaiting),
 		audiences: []string{issuer.Address()},

@@ -19,10 +19,10 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
-	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/signin/tokendb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -56,7 +56,7 @@ type Config struct {
 // An Issuer issues and verifies tokens. Replicas over the same store share its keys.
 // It is safe for concurrent use.
 type Issuer struct {
-	store    *iamdb.Store
+	store    *tokendb.Store
 	issuer   string
 	master   secret.Key
 	rotation time.Duration
@@ -104,7 +104,8 @@ func New(ctx context.Context, db *store.DB, cfg Config) (*Issuer, error) {
 		return nil, errors.New("an issuer needs an address")
 	}
 	i := &Issuer{
-		store: iamdb.New(db), issuer: cfg.Issuer, master: cfg.Key, rotation: cfg.Rotation, lookups: cfg.Lookups, now: cfg.Now,
+		store: tokendb.New(db), issuer: cfg.Issuer, master: cfg.Key, rotation: cfg.Rotation, lookups: cfg.Lookups,
+		now:       cfg.Now,
 		audiences: cfg.Audiences, algorithm: cfg.Algorithm,
 	}
 	i.verified, _ = lru.New[digest, authz.Caller](cachedTokens) // lru.New fails only for a size of 0

@@ -18,8 +18,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/signin/tokendb"
 )
 
 // The algorithms of token signatures. ES256 is fast and its signatures are small.
@@ -161,19 +161,19 @@ func newPrivateKey(algorithm string) ([]byte, error) {
 }
 
 // newKey creates a key for an algorithm, ready to be stored.
-func newKey(algorithm string, master secret.Key, now time.Time) (k iamdb.SigningKey, _ error) {
+func newKey(algorithm string, master secret.Key, now time.Time) (k tokendb.SigningKey, _ error) {
 	plain, err := newPrivateKey(algorithm)
 	if err != nil {
 		return k, err
 	}
 	s, err := newSigner(plain, now)
-	return iamdb.SigningKey{
+	return tokendb.SigningKey{
 		ID: s.id, Algorithm: s.algorithm, Sealed: master.Seal(secret.ForSigningKeys, plain), CreateTime: now,
 	}, err
 }
 
 // openKey decrypts a stored key, which must be for that algorithm.
-func openKey(k iamdb.SigningKey, algorithm string, master secret.Key) (s signer, _ error) {
+func openKey(k tokendb.SigningKey, algorithm string, master secret.Key) (s signer, _ error) {
 	plain, err := master.Open(secret.ForSigningKeys, k.Sealed)
 	if err != nil {
 		return s, fmt.Errorf("signing key %s cannot be opened; "+
@@ -192,7 +192,7 @@ func openKey(k iamdb.SigningKey, algorithm string, master secret.Key) (s signer,
 
 // openKeys decrypts the stored keys, which are sorted newest first. There is at least
 // one.
-func openKeys(stored []iamdb.SigningKey, master secret.Key) (*keys, error) {
+func openKeys(stored []tokendb.SigningKey, master secret.Key) (*keys, error) {
 	var signers, paired []signer
 	for _, k := range stored {
 		s, err := openKey(k, ES256, master)
@@ -250,7 +250,7 @@ func (i *Issuer) load(ctx context.Context) error {
 	return i.setKeys(stored)
 }
 
-func (i *Issuer) setKeys(stored []iamdb.SigningKey) error {
+func (i *Issuer) setKeys(stored []tokendb.SigningKey) error {
 	if len(stored) == 0 {
 		return errors.New("there is no signing key")
 	}

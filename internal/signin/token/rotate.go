@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/signin/tokendb"
 )
 
 const (
@@ -43,7 +43,7 @@ func (i *Issuer) Keys(ctx context.Context) ([]KeyState, error) {
 	k, asOf := i.keys.Load(), i.now()
 	ours, foreign := k.signerFor(i.algorithm, asOf).id, k.signerFor(RS256, asOf).id
 	var states []KeyState
-	add := func(k iamdb.SigningKey) {
+	add := func(k tokendb.SigningKey) {
 		states = append(states, KeyState{k.ID, k.Algorithm, k.CreateTime, k.ID == ours || k.ID == foreign})
 	}
 	for _, k := range stored {
@@ -210,7 +210,7 @@ func (i *Issuer) maintain(ctx context.Context, log *slog.Logger) error {
 
 // expiredKeys returns the keys that were replaced so long ago that none of their
 // tokens can be valid. stored is sorted newest first.
-func expiredKeys(stored []iamdb.SigningKey, now time.Time) []iamdb.SigningKey {
+func expiredKeys(stored []tokendb.SigningKey, now time.Time) []tokendb.SigningKey {
 	for n, k := range stored {
 		if now.Sub(k.CreateTime) > keyPublishDelay+keyRetention {
 			return stored[n+1:]

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/signerdb"
 	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
+	"github.com/holdfast-dev/holdfast/internal/signin/tokendb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 	"github.com/holdfast-dev/holdfast/internal/store/recount"
@@ -68,6 +69,7 @@ type Store struct {
 	*IAMStore
 	*GrantLog
 	*SigninStore
+	*TokenStore
 	*RegistryStore
 	*ImageStore
 	*PullStore
@@ -86,6 +88,7 @@ type (
 	IAMStore       = iamdb.Store
 	GrantLog       = grantlog.Store
 	SigninStore    = signindb.Store
+	TokenStore     = tokendb.Store
 	RegistryStore  = registrydb.Store
 	ImageStore     = imagedb.Store
 	PullStore      = pulldb.Store
@@ -103,7 +106,7 @@ type (
 func Combine(db *store.DB) *Store {
 	registry := registrydb.New(db)
 	return &Store{
-		db, iamdb.New(db), grantlog.New(db), signindb.New(db), registry, imagedb.New(db), pulldb.New(db),
+		db, iamdb.New(db), grantlog.New(db), signindb.New(db), tokendb.New(db), registry, imagedb.New(db), pulldb.New(db),
 		retentiondb.New(registry), sourcedb.New(registry), signerdb.New(db), gcdb.New(db), advisorydb.New(db),
 		eventdb.New(db), findingdb.New(db), admission.New(db),
 	}

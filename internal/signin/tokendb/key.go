@@ -1,4 +1,4 @@
-package iamdb
+package tokendb
 
 import (
 	"context"
@@ -110,43 +110,23 @@ func (s *Store) DropSigningKey(ctx context.Context, id string) error {
 	})
 }
 
-// ForgetSealed removes the signing keys and the client secrets that cannot be
-// decrypted. It returns the number of removed keys, and the providers that have
-// lost their client secret.
-func (t Tx) ForgetSealed(
-	ctx context.Context, keyOpens, secretOpens func(sealed []byte) bool,
-) (keys int, lost []resource.IdentityProvider, _ error) {
+// ForgetSealed removes the signing keys that cannot be decrypted, and returns their number.
+func (t Tx) ForgetSealed(ctx context.Context, opens func(sealed []byte) bool) (keys int, _ error) {
 	stored, err := store.ReadMap[string, []byte](ctx, t.Rows, `SELECT id, sealed FROM signing_keys`)
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	for id, sealed := range stored {
-		if keyOpens(sealed) {
+		if opens(sealed) {
 			continue
 		}
 		if _, err := t.Exec(ctx, `DELETE FROM signing_keys WHERE id = $1`, id); err != nil {
-			return 0, nil, err
+			return 0, err
 		}
 		keys++
 	}
 	if keys > 0 {
 		t.IdentitiesChanged(resource.SigningKeysSubject)
 	}
-	locked, err := providers.All(ctx, t.Rows, ` ORDER BY t.uid`+t.DB.Engine.ForUpdate)
-	if err != nil {
-		return 0, nil, err
-	}
-	for _, before := range locked {
-		if before.OIDC == nil || len(before.OIDC.ClientSecret.Sealed) == 0 || secretOpens(before.OIDC.ClientSecret.Sealed) {
-			continue
-		}
-		p, oidc := before, *before.OIDC
-		oidc.ClientSecret = resource.Secret{}
-		p.OIDC = &oidc
-		if err := store.Update(ctx, t.Tx, &providers, before, &p); err != nil {
-			return 0, nil, err
-		}
-		lost = append(lost, p)
-	}
-	return keys, lost, nil
+	return keys, nil
 }

@@ -1,10 +1,12 @@
-package iamdb
+package tokendb
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
@@ -54,7 +56,10 @@ func (t Tx) record(
 	if err != nil {
 		return err
 	}
-	if found, err := t.HasIdentity(ctx, identity); err != nil || !found {
+	if err := t.Require(ctx, "identities", "identity", identity); err != nil {
+		if errors.Is(err, fault.NotFound) {
+			return nil
+		}
 		return err
 	}
 	seg := store.Segment(identity)
