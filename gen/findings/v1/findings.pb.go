@@ -1431,7 +1431,8 @@ type Finding struct {
 	// the same release.
 	FixedVersions []string `protobuf:"bytes,4,rep,name=fixed_versions,json=fixedVersions,proto3" json:"fixed_versions,omitempty"`
 	// Its severity: for a package of a distribution, the rating of the distribution, and
-	// otherwise the highest rating.
+	// otherwise the highest rating. If several groups above the image have advisories about
+	// it, the worst of their severities. In lists of several images, the worst of all images.
 	Severity Severity `protobuf:"varint,5,opt,name=severity,proto3,enum=holdfast.findings.v1.Severity" json:"severity,omitempty"`
 	// The highest CVSS score, from 0.1 to 10.0; empty if there is none.
 	Score string `protobuf:"bytes,6,opt,name=score,proto3" json:"score,omitempty"`
@@ -1498,8 +1499,10 @@ type Finding struct {
 	AdvisedVersion string `protobuf:"bytes,41,opt,name=advised_version,json=advisedVersion,proto3" json:"advised_version,omitempty"`
 	// The advisories that describe the vulnerability, in the order of advisory_uids.
 	Evidence []*Evidence `protobuf:"bytes,42,rep,name=evidence,proto3" json:"evidence,omitempty"`
-	// All ratings of the vulnerability. In lists of several images, ratings by advisories
-	// that do not affect the package are left out unless they decide the severity.
+	// The ratings of the vulnerability in the group of the image and in the groups above it.
+	// If these have no advisory about it, the ratings in all groups. In lists of several
+	// images, ratings by advisories that do not affect the package are left out unless they
+	// decide the severity.
 	Ratings []*Rating `protobuf:"bytes,43,rep,name=ratings,proto3" json:"ratings,omitempty"`
 	// The source of severity, such as AlmaLinux; empty if the severity is unknown.
 	SeveritySource string `protobuf:"bytes,44,opt,name=severity_source,json=severitySource,proto3" json:"severity_source,omitempty"`

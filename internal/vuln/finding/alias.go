@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
@@ -68,22 +67,10 @@ func join(mentions []Mention) (groups [][]Mention) {
 // Claims returns, for each mention of a vulnerability, the names by which an exception can select it. These are its
 // names, and the names of all mentions that share a name with it and whose advisory is in the same group or in a group
 // above. Advisories of other groups do not count. Otherwise an author in a folder could extend an exception to a
-// vulnerability in an advisory of the organization, by writing an advisory that names both. Equal lists of names are
-// returned once.
+// vulnerability in an advisory of the organization, by writing an advisory that names both.
 func Claims(mentions []Mention, advisories map[int64]vuln.Advisory) (claims [][]string) {
-	group := func(m Mention) resource.UID { return advisories[m.Advisory].UID.Parent() }
-	var groups []resource.UID
-	for _, m := range mentions {
-		groups = append(groups, group(m))
-	}
-	slices.Sort(groups)
-	for _, g := range slices.Compact(groups) {
-		above := slices.DeleteFunc(slices.Clone(mentions), func(m Mention) bool { return !group(m).Covers(g) })
-		for _, joined := range join(above) {
-			if slices.ContainsFunc(joined, func(m Mention) bool { return group(m) == g }) {
-				claims = append(claims, NamesOf(joined))
-			}
-		}
+	for _, w := range ViewsOf(mentions, advisories) {
+		claims = append(claims, w.Names)
 	}
 	return claims
 }

@@ -24,10 +24,10 @@ type Finding struct {
 	Fixed             []string // versions of the package without the vulnerability
 	FixedVersion      string   // the smallest of them that is above the current version; "" if there is none
 	Advice            string   // smallest version without any open finding of the package; "" if unknown, see Advise
-	Severity          Severity // see Rank
+	Severity          Severity // see View and Rank
 	SeveritySource    string   // source of the severity; "" if the severity is unknown, or before Describe
-	Score             float64  // highest CVSS score; 0 if no source has one
-	Ratings           []Rating // ratings by all sources, by precedence; set by Describe and AddRatings
+	Score             float64  // highest CVSS score of the advisories that count; 0 if none has one
+	Ratings           []Rating // ratings that count, by precedence; set by Describe and AddRatings
 	Summary           string
 	FirstSeen         time.Time
 	Advisories        []resource.UID
@@ -44,6 +44,10 @@ type Finding struct {
 	Overdue bool      // whether DueTime has passed
 
 	Claims [][]string // names by which exceptions select the finding; see the function Claims
+
+	views  []View
+	places []resource.UID // only views of these places count; nil means all
+	scores []groupScore   // scores of the advisories
 }
 
 // An Evidence is an advisory that describes the vulnerability of a finding.
@@ -84,15 +88,14 @@ const (
 )
 
 // New returns the finding about one vulnerability of package p. mentions are its mentions, as in a group that
-// ByVulnerability returns.
+// ByVulnerability returns. Its severity is the worst of all groups; RateIn restricts it to the places of images.
 func New(p registry.ImagePackage, mentions []Mention, advisories map[int64]vuln.Advisory) Finding {
-	v := Finding{Package: p, Claims: Claims(mentions, advisories), Aliases: NamesOf(mentions)}
+	v := Finding{Package: p, Aliases: NamesOf(mentions)}
 	v.ID = NameOf(v.Aliases)
 	v.Aliases = slices.DeleteFunc(v.Aliases, func(s string) bool { return s == v.ID })
-	first, rank := int64(0), int64(0)
+	v.setViews(mentions, advisories)
+	first := int64(0)
 	for _, m := range mentions {
-		v.Score = max(v.Score, float64(m.Score)/10)
-		rank = max(rank, Rank(p.Ecosystem, m.Rating))
 		for _, fixed := range m.Fixed {
 			if !slices.Contains(v.Fixed, fixed) {
 				v.Fixed = append(v.Fixed, fixed)
@@ -111,7 +114,7 @@ func New(p registry.ImagePackage, mentions []Mention, advisories map[int64]vuln.
 	slices.SortFunc(v.Evidence, func(a, b Evidence) int { return cmp.Compare(a.Advisory, b.Advisory) })
 	slices.Sort(v.Advisories)
 	v.FixedVersion = SmallestFix(p.Package, v.Fixed)
-	v.Severity, v.FirstSeen = SeverityOfRank(rank), store.FromMS(first)
+	v.FirstSeen = store.FromMS(first)
 	return v
 }
 
@@ -124,7 +127,9 @@ func (v *Finding) Describe(advisories map[resource.UID]vuln.Advisory) {
 		a := advisories[e.Advisory]
 		v.Evidence[i].Summary = a.Summary
 		ecosystem, name := nameIn(v.Package.Package, a)
-		v.Ratings = append(v.Ratings, RatingsOf(a, ecosystem, name)...)
+		if v.counts(a.UID.Parent()) {
+			v.Ratings = append(v.Ratings, RatingsOf(a, ecosystem, name)...)
+		}
 		if !e.Fixes && (recordTitle == "" || a.ID == v.ID) {
 			recordTitle = cmp.Or(a.Summary, recordTitle)
 		}

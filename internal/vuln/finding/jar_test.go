@@ -33,7 +33,7 @@ func TestArchiveWithoutGroup(t *testing.T) {
 	if finding1.Advice != "2.1" || finding2.Advice != "2.1" {
 		t.Errorf("the advice is %q and %q, want 2.1", finding1.Advice, finding2.Advice)
 	}
-	if finding1.Describe(advisories); len(finding1.Ratings) != 1 || finding1.Severity != finding.SeverityCritical {
+	if finding1.Describe(advisories); len(finding1.Ratings) != 1 || finding1.Score != 9.8 {
 		t.Errorf("the ratings are %+v", finding1.Ratings)
 	}
 }

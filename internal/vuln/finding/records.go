@@ -1,6 +1,7 @@
 package finding
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -31,14 +32,16 @@ func ReadRecords(
 // Names returns the ID and the aliases of a finding.
 func (v Finding) Names() []string { return append([]string{v.ID}, v.Aliases...) }
 
-// Complete adds the ratings of records with a name of the finding, and its title if it has none. Only records for which
-// counts returns true are considered.
-func (r Records) Complete(v *Finding, counts func(vuln.Advisory) bool) {
+// Complete adds the ratings of records with a name of the finding, and its title if it has none. It considers only
+// records that count in the places of the finding.
+func (r Records) Complete(v *Finding) {
+	v.views = r.Views(v.views)
+	v.rate()
 	var ratings []Rating
 	title := ""
 	for _, name := range v.Names() {
 		for _, a := range r[name] {
-			if !counts(a) {
+			if !v.counts(a.UID.Parent()) {
 				continue
 			}
 			ratings = append(ratings, RatingsOf(a, "", a.ArtifactName)...)
@@ -48,20 +51,9 @@ func (r Records) Complete(v *Finding, counts func(vuln.Advisory) bool) {
 		}
 	}
 	v.AddRatings(ratings)
-	if v.Summary == "" || slices.ContainsFunc(r[v.ID], func(a vuln.Advisory) bool { return a.ID == v.ID && counts(a) }) {
-		v.Summary = title
+	if v.Summary == "" || slices.ContainsFunc(r[v.ID], func(a vuln.Advisory) bool {
+		return a.ID == v.ID && v.counts(a.UID.Parent())
+	}) {
+		v.Summary = cmp.Or(title, v.Summary)
 	}
 }
-
-// Rank returns the highest rank of the ratings in records with a name, or 0. See the function Rank.
-func (r Records) Rank(name string) (rank int64) {
-	for _, a := range r[name] {
-		for _, rating := range RatingsOf(a, "", a.ArtifactName) {
-			rank = max(rank, rating.rank())
-		}
-	}
-	return rank
-}
-
-// Anyone returns true. It is for records that were read from groups that the caller may list.
-func Anyone(vuln.Advisory) bool { return true }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
@@ -72,8 +73,9 @@ type Rating struct {
 	Source   string // author of the advisory
 	Advisory string // ID of the advisory
 	Severity Severity
-	Score    float64 // CVSS score; 0 if the source gives a severity in words
-	Vendor   bool    // whether the source is the vendor of the package's distribution
+	Score    float64      // CVSS score; 0 if the source gives a severity in words
+	Vendor   bool         // whether the source is the vendor of the package's distribution
+	Group    resource.UID // group of the advisory
 }
 
 // distributionTypes are the types of package URLs of distributions' packages.
@@ -118,10 +120,12 @@ func RatingsOf(a vuln.Advisory, ecosystem, name string) (ratings []Rating) {
 		isVendor := ofDistribution(ecosystem) && slices.ContainsFunc(a.Affected, func(v vuln.Affected) bool {
 			return v.Name == name && covers(v.Ecosystem)
 		})
-		ratings = append(ratings, Rating{Source: a.Author, Advisory: a.ID, Severity: Severity(word), Vendor: isVendor})
+		ratings = append(ratings, Rating{Source: a.Author, Advisory: a.ID, Severity: Severity(word), Vendor: isVendor,
+			Group: a.UID.Parent()})
 	}
 	if score := Score(a, name); score > 0 {
-		ratings = append(ratings, Rating{Source: a.Author, Advisory: a.ID, Severity: SeverityOf(score), Score: score})
+		ratings = append(ratings, Rating{Source: a.Author, Advisory: a.ID, Severity: SeverityOf(score), Score: score,
+			Group: a.UID.Parent()})
 	}
 	return ratings
 }
@@ -137,13 +141,18 @@ func (r Rating) rank() int64 {
 	return rankWord + int64(r.Severity)
 }
 
-// AddRatings adds ratings of the same vulnerability to a finding, each once, and sorts all by precedence. They decide
-// the severity if the finding has none. They are the ratings of advisories that do not affect the package.
+// AddRatings adds ratings of the same vulnerability to a finding, each once, and sorts all by precedence. They are the
+// ratings of advisories that do not affect the package. AddRatings removes ratings that do not count, and sets the
+// source of the severity.
 func (v *Finding) AddRatings(others []Rating) {
+	v.Ratings = slices.DeleteFunc(v.Ratings, func(r Rating) bool { return !v.counts(r.Group) })
 	for _, r := range others {
+		if !v.counts(r.Group) {
+			continue
+		}
 		r.Vendor = false
 		if !slices.ContainsFunc(v.Ratings, func(o Rating) bool {
-			return o.Advisory == r.Advisory && o.Source == r.Source && o.Score == r.Score
+			return o.Advisory == r.Advisory && o.Source == r.Source && o.Score == r.Score && o.Severity == r.Severity
 		}) {
 			v.Ratings = append(v.Ratings, r)
 		}
@@ -154,8 +163,8 @@ func (v *Finding) AddRatings(others []Rating) {
 	})
 	for _, r := range v.Ratings {
 		v.Score = max(v.Score, r.Score)
-		if v.Severity == SeverityUnknown || v.Severity == r.Severity && v.SeveritySource == "" {
-			v.Severity, v.SeveritySource = r.Severity, r.Source
+		if v.Severity == r.Severity && v.SeveritySource == "" {
+			v.SeveritySource = r.Source
 		}
 	}
 }

@@ -367,8 +367,8 @@ func (e evidence) findings(key finding.ImageKey, view resource.UID) (found []fin
 			for group, known := range e.exploited {
 				v.Known = v.Known || counts(group) && slices.ContainsFunc(v.CVEs(), func(c vuln.CVE) bool { return known[c] })
 			}
-			if v.Severity == finding.SeverityUnknown {
-				e.records.Complete(&v, func(a vuln.Advisory) bool { return counts(a.UID.Parent()) })
+			if v.RateAs(view); v.Unrated() {
+				e.records.Complete(&v)
 			}
 			found = append(found, v)
 		}

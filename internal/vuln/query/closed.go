@@ -102,6 +102,9 @@ func (s *Service) closed(
 		}
 	}
 	folded := finding.Fold(ended, open)
+	for n := range folded {
+		folded[n].RateIn(i.Repo)
+	}
 	return folded, s.addRecords(ctx, pointers(folded), true)
 }
 

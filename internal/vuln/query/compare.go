@@ -127,7 +127,7 @@ func (s *Service) side(
 	if k.Coverage, err = s.coverage(ctx, found); err != nil {
 		return k, nil, nil, err
 	}
-	if findings, err = s.findings(ctx, found); err != nil {
+	if findings, err = s.findings(ctx, k.Repo, found); err != nil {
 		return k, nil, nil, err
 	}
 	if err := s.judge(ctx, k.Repo, k.Digest, findings, s.packages.Time()); err != nil {

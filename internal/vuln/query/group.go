@@ -44,6 +44,7 @@ type GroupFinding struct {
 	number     int64           // ID of the package
 	shown      []int64         // numbers of the images in SomeImages; set if an exception holds in some of the images
 	exceptedIn []int64         // numbers of the images in which an exception holds
+	local      bool            // whether the severity is not the same in all images
 }
 
 // A groupSelection selects findings of a group. It is stored in page tokens.
@@ -189,6 +190,7 @@ type groupContents struct {
 	images   []imagedb.TaggedImage
 	claims   map[int64][]findingdb.Claim // packages in attached SBOMs, by image number
 	packages map[int64]*packageCount     // image counts by package ID
+	groups   map[int64]resource.UID      // groups of the images, by image number; set by rateIn
 	indexed  int
 }
 
@@ -406,6 +408,9 @@ func (s *Service) groupFindings(
 		pointers[i] = &found[i].Finding
 	}
 	if err := s.addRecords(ctx, pointers, true); err != nil {
+		return nil, err
+	}
+	if err := s.rateIn(ctx, c, found); err != nil {
 		return nil, err
 	}
 	bySeverity := Filter{Severities: f.Severities}

@@ -136,10 +136,12 @@ type selection struct {
 	Filter
 }
 
-// findings returns the findings of an image: its packages with the advisories that affect them and that the caller may
-// see.
-func (s *Service) findings(ctx context.Context, found registry.Inspection) ([]finding.Finding, error) {
-	findings, err := s.findingsAt(ctx, registry.StoredImage{}, found, time.Time{})
+// findings returns the findings of an image in a repo: its packages with the advisories that affect them and that the
+// caller may see.
+func (s *Service) findings(
+	ctx context.Context, repo resource.UID, found registry.Inspection,
+) ([]finding.Finding, error) {
+	findings, err := s.findingsAt(ctx, registry.StoredImage{Repo: repo}, found, time.Time{})
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +174,7 @@ func (s *Service) findingsAt(
 	for id, matched := range hits.ByPackage {
 		for _, mentions := range finding.ByVulnerability(matched, advisories) {
 			v := finding.New(places[known[id]], mentions, advisories)
+			v.RateIn(i.Repo)
 			if v.FirstSeen.Before(i.IndexTime) {
 				v.FirstSeen = i.IndexTime
 			}

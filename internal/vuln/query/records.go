@@ -8,12 +8,12 @@ import (
 )
 
 // addRecords adds the ratings and titles of other records to findings. They come from groups on which the caller has
-// advisories.list. If unrated is set, only findings of unknown severity are completed, because a list of many findings
-// needs only their severities.
+// advisories.list. If unrated is set, only findings are completed whose severity may change, because a list of many
+// findings needs only their severities.
 func (s *Service) addRecords(ctx context.Context, findings []*finding.Finding, unrated bool) error {
 	var names []string
 	for _, v := range findings {
-		if !unrated || v.Severity == finding.SeverityUnknown {
+		if !unrated || v.Unrated() {
 			names = append(names, v.Names()...)
 		}
 	}
@@ -29,8 +29,8 @@ func (s *Service) addRecords(ctx context.Context, findings []*finding.Finding, u
 		return err
 	}
 	for _, v := range findings {
-		if !unrated || v.Severity == finding.SeverityUnknown {
-			records.Complete(v, finding.Anyone)
+		if !unrated || v.Unrated() {
+			records.Complete(v)
 		}
 	}
 	return nil

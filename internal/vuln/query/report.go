@@ -44,7 +44,7 @@ func (s *Service) Report(
 	if err != nil || c.Covered == 0 {
 		return r, false, err
 	}
-	listed, err := s.findings(ctx, found)
+	listed, err := s.findings(ctx, repo, found)
 	if err != nil {
 		return r, false, err
 	}

@@ -211,11 +211,8 @@ func (s *Service) readOthers(ctx context.Context, c *timeline, seen []resource.U
 			}
 		}
 	}
-	records, err := finding.ReadRecords(ctx, s.advisories, seen, names)
-	c.others = map[string]int64{}
-	for _, name := range names {
-		c.others[name] = records.Rank(name)
-	}
+	var err error
+	c.others, err = finding.ReadRecords(ctx, s.advisories, seen, names)
 	return err
 }
 
@@ -334,8 +331,8 @@ type timeline struct {
 
 	exceptions exceptions
 	slas       vuln.SLAs
-	deadlines  *deadlines       // when findings must be fixed; nil if that is not computed
-	others     map[string]int64 // ranks of unrated vulnerabilities in other records, by name; see finding.Rank
+	deadlines  *deadlines      // when findings must be fixed; nil if that is not computed
+	others     finding.Records // other records about unrated vulnerabilities
 
 	changeDays   []vuln.Day                // days whose changes are counted
 	byRepo       bool                      // whether each repo has a row

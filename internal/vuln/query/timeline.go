@@ -26,6 +26,7 @@ type hitSet struct {
 	id    string
 	names []string
 	hits  map[int64][]finding.Mention
+	views []finding.View
 }
 
 // A rowKey identifies a row of a summary.
@@ -97,7 +98,9 @@ func (c *timeline) addTag(periods []imagedb.TagPeriod) {
 	for name, present := range byName {
 		for _, set := range c.setsOf(present) {
 			v := tagFinding{OpenFinding: OpenFinding{ID: set.id, Package: name, Repo: periods[0].Repo, Tag: periods[0].Name},
-				periods: periods, spans: c.spansOf(present, set), names: set.names}
+				periods: periods, names: set.names}
+			v.views, v.counting = finding.ViewsIn(set.views, v.Repo)
+			v.spans = c.spansOf(present, set, v.views)
 			c.addFinding(v, row)
 		}
 	}
@@ -151,7 +154,8 @@ func (c *timeline) setsOf(presences []presence) (sets []hitSet) {
 	}
 	for _, mentions := range finding.ByVulnerability(hits, c.advisories) {
 		names := finding.NamesOf(mentions)
-		set := hitSet{id: finding.NameOf(names), names: names, hits: map[int64][]finding.Mention{}}
+		set := hitSet{id: finding.NameOf(names), names: names, hits: map[int64][]finding.Mention{},
+			views: c.others.Views(finding.ViewsOf(mentions, c.advisories))}
 		for _, m := range mentions {
 			set.hits[m.Package] = append(set.hits[m.Package], m)
 		}
@@ -166,7 +170,7 @@ func (c *timeline) setsOf(presences []presence) (sets []hitSet) {
 type span struct {
 	period   int
 	from, to int64
-	rank     int64 // see timeline.rank
+	ranks    finding.Ranks
 	fixable  bool
 
 	id      int64   // the package
@@ -180,35 +184,20 @@ type mention struct {
 	name     string
 }
 
-// spansOf returns the spans of a finding, ordered by their start.
-func (c *timeline) spansOf(presences []presence, set hitSet) (spans []span) {
+// spansOf returns the spans of a finding, ordered by their start, with the ranks of their ratings in views.
+func (c *timeline) spansOf(presences []presence, set hitSet, views []finding.View) (spans []span) {
 	for _, p := range presences {
 		for _, h := range set.hits[p.id] {
 			until := cmp.Or(h.Until, imagedb.Now)
 			if from, to := max(p.from, h.Since), min(p.to, until); from < to {
-				spans = append(spans, span{p.period, from, to, c.rank(p.id, h), len(h.Fixed) > 0, p.id,
+				ranks := finding.RanksOf(views, c.advisories[h.Advisory].UID.Parent(), h, c.packages[p.id].Ecosystem)
+				spans = append(spans, span{p.period, from, to, ranks, len(h.Fixed) > 0, p.id,
 					mention{h.Advisory, h.Names[0]}, p.digest})
 			}
 		}
 	}
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
 	return spans
-}
-
-// aboutPackage is added to the rank of a rating by an advisory about the package. Such a rating precedes the ratings of
-// other records about the vulnerability. The last digit of the sum is still the severity.
-const aboutPackage = 100
-
-// rank returns a number by which the ratings of a finding are compared, as in finding.AddRatings: the rank of a mention
-// in a package or, if the advisory has no rating, of the best other record about the vulnerability.
-func (c *timeline) rank(id int64, m finding.Mention) (highest int64) {
-	if rank := finding.Rank(c.packages[id].Ecosystem, m.Rating); rank > 0 {
-		return aboutPackage + rank
-	}
-	for _, name := range m.Names {
-		highest = max(highest, c.others[name])
-	}
-	return highest
 }
 
 // A tagFinding is the history of a finding of a tag.
@@ -218,6 +207,9 @@ type tagFinding struct {
 	spans   []span
 	names   []string // names of the vulnerability
 	known   bool     // whether it is known to be exploited
+
+	views    []finding.View
+	counting int // number of views, from the first, that count for the tag; see finding.ViewsIn
 }
 
 // countChanges counts a finding that was opened or closed on one of the days whose changes are counted.
@@ -247,7 +239,7 @@ func (c *timeline) addFinding(v tagFinding, row *SummaryRow) {
 	if suspicious {
 		c.addToPoints(v)
 	} else {
-		c.addToSeries(v.spans)
+		c.addToSeries(v)
 	}
 	start, end, last := v.spans[0].from, v.spans[0].to, v.spans[0].period
 	for _, s := range v.spans[1:] {
@@ -330,13 +322,13 @@ func (c *timeline) close(v tagFinding, start, end int64, period int, row *Summar
 
 // rating returns the severity of a finding that is open now, and whether it has a fix.
 func (v tagFinding) rating() (severity finding.Severity, fixable bool) {
-	rank := int64(0)
+	var open finding.Ranks
 	for _, s := range v.spans {
 		if s.to == imagedb.Now {
-			rank, fixable = max(rank, s.rank), fixable || s.fixable
+			open, fixable = open.Max(s.ranks), fixable || s.fixable
 		}
 	}
-	return finding.SeverityOfRank(rank), fixable
+	return open.Severity(v.counting), fixable
 }
 
 // addOpen counts a finding that is open now. limits contains the days within which findings must be fixed, by severity;
@@ -375,37 +367,36 @@ func (f OpenFinding) before(o OpenFinding) bool {
 		cmp.Compare(f.Package, o.Package), cmp.Compare(f.ID, o.ID)) < 0
 }
 
-// addToSeries counts a finding at each point of the series at which it was open. Its highest rank at that point
-// determines its severity.
-func (c *timeline) addToSeries(spans []span) {
-	if len(spans) == 1 {
-		c.addBetween(spans[0].from, spans[0].to, spans[0].rank)
+// addToSeries counts a finding at each point of the series at which it was open, with its severity at that point.
+func (c *timeline) addToSeries(v tagFinding) {
+	if len(v.spans) == 1 {
+		c.addBetween(v.spans[0].from, v.spans[0].to, v.spans[0].ranks.Severity(v.counting))
 		return
 	}
 	var times []int64
-	for _, s := range spans {
+	for _, s := range v.spans {
 		times = append(times, s.from, s.to)
 	}
 	slices.Sort(times)
 	times = slices.Compact(times)
 	for i, from := range times[:len(times)-1] {
-		rank := int64(-1)
-		for _, s := range spans {
+		var open finding.Ranks
+		for _, s := range v.spans {
 			if s.from <= from && from < s.to {
-				rank = max(rank, s.rank)
+				open = open.Max(s.ranks)
 			}
 		}
-		if rank >= 0 {
-			c.addBetween(from, times[i+1], rank)
+		if open != nil {
+			c.addBetween(from, times[i+1], open.Severity(v.counting))
 		}
 	}
 }
 
-func (c *timeline) addBetween(from, to, rank int64) {
+func (c *timeline) addBetween(from, to int64, severity finding.Severity) {
 	first, _ := slices.BinarySearch(c.points, from)
 	end, _ := slices.BinarySearch(c.points, to)
 	if first < end {
-		steps := c.open[finding.SeverityOfRank(rank)]
+		steps := c.open[severity]
 		steps[first]++
 		steps[end]--
 	}

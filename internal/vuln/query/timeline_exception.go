@@ -147,14 +147,14 @@ func (c *timeline) openNow(v tagFinding) []span {
 // addToPoints is like addToSeries, for a finding for which an exception may hold.
 func (c *timeline) addToPoints(v tagFinding) {
 	for i, point := range c.points {
-		rank := int64(-1)
+		var open finding.Ranks
 		for _, s := range v.spans {
-			if s.from <= point && point < s.to && s.rank > rank && !c.isExcepted(v.Repo, s, point) {
-				rank = s.rank
+			if s.from <= point && point < s.to && !c.isExcepted(v.Repo, s, point) {
+				open = open.Max(s.ranks)
 			}
 		}
-		if rank >= 0 {
-			steps := c.open[finding.SeverityOfRank(rank)]
+		if open != nil {
+			steps := c.open[open.Severity(v.counting)]
 			steps[i]++
 			steps[i+1]--
 		}

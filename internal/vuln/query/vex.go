@@ -28,7 +28,7 @@ func (s *Service) ExportVEX(ctx context.Context, i finding.Image) ([]byte, error
 	if err := k.unavailable(); err != nil {
 		return nil, err
 	}
-	listed, err := s.findings(ctx, found)
+	listed, err := s.findings(ctx, i.Repo, found)
 	if err != nil {
 		return nil, err
 	}

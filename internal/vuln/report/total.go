@@ -57,9 +57,9 @@ func (t Total) key() string {
 		t.Vulnerability, t.Package.Name, t.Package.Version, t.Package.PURL, t.Image.Repo, t.Image.Digest)
 }
 
-// count adds a finding.
-func (t *Total) count(v query.GroupFinding) {
-	t.Open[v.Severity]++
+// count adds a finding with its severity.
+func (t *Total) count(v query.GroupFinding, severity finding.Severity) {
+	t.Open[severity]++
 	if v.Known {
 		t.KEV++
 	}
@@ -107,11 +107,15 @@ func (s *Service) Totals(
 		return got, c, fault.Field("by", "must be BY_PACKAGE, BY_VULNERABILITY or BY_IMAGE")
 	}
 	selected.States = []finding.State{finding.StateOpen}
+	wanted := selected.Severities
+	if selected.By == ByImage {
+		selected.Severities = nil // a finding may have a lower severity in some images
+	}
 	err = s.queries.Group(ctx, selected.Place, selected.Filter, func(a query.GroupAnswer) error {
 		var shown page.Page[Total]
 		var err error
 		if selected.By == ByImage {
-			shown, err = imageTotals(ctx, a, req, s.pages)
+			shown, err = imageTotals(ctx, a, wanted, req, s.pages)
 		} else {
 			shown, err = namedTotals(ctx, a, selected.By, req, s.pages)
 		}
@@ -144,7 +148,7 @@ func namedTotals(
 			b = &named
 			byName[b.name], all = b, append(all, b)
 		}
-		b.count(v)
+		b.count(v, v.Severity)
 		b.findings = append(b.findings, v)
 	}
 	cut := page.Cut(all, req, func(b *bucket) string { return b.key() + "\x00" + b.name })
@@ -208,9 +212,9 @@ func (t *Total) describe(by By, findings []query.GroupFinding, images [][]int64)
 	}
 }
 
-// imageTotals returns a page of totals by image.
+// imageTotals returns a page of totals by image. wanted are the severities that count; none means all.
 func imageTotals(
-	ctx context.Context, a query.GroupAnswer, req page.Request, tokens *page.Tokens,
+	ctx context.Context, a query.GroupAnswer, wanted []finding.Severity, req page.Request, tokens *page.Tokens,
 ) (got page.Page[Total], _ error) {
 	type imageTotal struct {
 		Total
@@ -224,12 +228,16 @@ func imageTotals(
 	var all []*imageTotal
 	for i, v := range a.Findings {
 		for _, n := range images[i] {
+			severity := a.SeverityIn(v, n)
+			if len(wanted) > 0 && !slices.Contains(wanted, severity) {
+				continue
+			}
 			t := byNumber[n]
 			if t == nil {
 				t = &imageTotal{number: n, Total: Total{Images: 1}}
 				byNumber[n], all = t, append(all, t)
 			}
-			t.count(v)
+			t.count(v, severity)
 			if key := [2]int64{n, v.Package.ID}; !seen[key] {
 				seen[key] = true
 				t.Packages++
