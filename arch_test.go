@@ -179,7 +179,8 @@ var mayImport = []struct{ pkg, imports string }{
 		"registry/imagedb registry/metadata registry/pulldb registry/registrydb store vuln/finding " +
 		"vuln/findingdb vuln/query"},
 	{"vuln/trend", "access/authz core/fault core/resource vuln vuln/findingdb vuln/query"},
-	{"vuln/report", "core/fault core/page registry vuln/finding vuln/query"},
+	{"vuln/report", "access/authz access/iam access/iamdb core/fault core/page core/resource registry " +
+		"registry/metadata store vuln/finding vuln/findingdb vuln/query"},
 	{"ops/backup", "core/fault platform/blob platform/secret registry registry/registrydb store store/dump " +
 		"store/recount"},
 	{"signin/input", "core/resource"},
@@ -243,7 +244,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{cli + "noun", cliBase},
 	{cli + "transfer", cli + "problem registry/upstream/challenge registry/upstream/link"},
 	{cli + "iam", cliBase + cli + "noun access/workload"},
-	{cli + "registry", cliBase + cli + "iam " + cli + "noun " + cli + "transfer"},
+	{cli + "report", cliBase + cli + "noun"},
+	{cli + "registry", cliBase + cli + "iam " + cli + "noun " + cli + "report " + cli + "transfer"},
 	{cli + "advisories", cliBase + cli + "noun"},
 	{cli + "events", cliBase + cli + "iam " + cli + "noun"},
 	{cli + "auth", cliBase + cli + "iam " + cli + "noun " + cli + "registry"},

@@ -43,6 +43,6 @@ func (s *Server) openFindings(images *metadata.Service, tokens *page.Tokens) (to
 	to.Blast = blast.NewService(to.Findings, packages, manifests, images, s.iam, s.checker, tokens, s.cfg.KeepPulls)
 	s.trends = trend.NewService(packages, to.Findings, s.checker, s.log)
 	to.Trends = s.trends
-	to.Reports = report.NewService(to.Findings, tokens)
+	to.Reports = report.NewService(to.Findings, packages, images, s.iam, s.checker, tokens)
 	return to
 }

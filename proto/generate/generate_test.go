@@ -153,6 +153,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"GroupFindingsService":             7,
 		"RulesService":                     6,
 		"SlasService":                      3,
+		"ReportsService":                   1,
 		"VexService":                       2,
 		"DeliveriesService":                5,
 		"ExploitedService":                 3,

@@ -206,7 +206,7 @@ func TestApiAccess(t *testing.T) {
 				"PushInventory ListInventory ListInventoryPlaces DeleteInventory GetBlast ListBlastStage " +
 				"ListExploitLists QueryExploits " + // tested in TestExploited
 				"ListGroupFindings GetSummary ListFindingTotals " + // tested in TestGroupFindings
-				"GetTrend " + // tested in TestTrend
+				"GetTrend GetReport " + // tested in TestTrend
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
 				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink " +
 				"DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +

@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
-	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
@@ -22,42 +21,13 @@ const (
 	maxMoves      = 1000 // maximum number of moves of a tag that are read to find its past images
 )
 
-// A stay is a period in which a tag pointed to an image. For an image that is selected by its digest, it is the
-// lifetime of the image.
-type stay struct {
-	image       string // digest of the image
-	from, until int64  // in milliseconds; until is 0 if the period has not ended
-	next        string // digest of the image to which the tag was moved afterwards
-	noFiles     bool   // whether the packages in the image's files are unknown in this repo
-}
-
-// since returns the part of the period that starts at t.
-func (y stay) since(t int64) stay {
-	y.from = max(y.from, t)
-	return y
-}
-
-// end returns when and why a match of a package in the image ended. ok is false if the match did not end, or did not
-// exist during the stay.
-func (y stay) end(h findingdb.Hit) (c finding.Closing, ok bool) {
-	switch {
-	case h.Until != 0 && h.Until <= y.from, y.until != 0 && h.Since >= y.until, y.until == 0 && h.Until == 0:
-		return c, false
-	case h.Until != 0 && (y.until == 0 || h.Until <= y.until):
-		return finding.Closing{CloseTime: store.FromMS(h.Until), CloseReason: finding.CloseAdvisoryChanged,
-			ClosedBy: h.ClosedBy}, true
-	}
-	return finding.Closing{CloseTime: store.FromMS(y.until), CloseReason: finding.CloseImageChanged,
-		ClosedBy: "image " + y.next}, true
-}
-
 // closed returns the closed findings of an image, whose advisories no longer affect the image's packages. If the image
 // is selected by a tag, the result includes findings of the images to which the tag pointed earlier. A finding that is
 // open in any version of the package is left out.
 func (s *Service) closed(
 	ctx context.Context, i finding.Image, k *ImageDetails, found registry.Inspection, open []finding.Finding,
 ) ([]finding.Finding, error) {
-	stays := []stay{{image: found.Digest, from: store.MS(k.IndexTime), noFiles: k.State != registry.ImageIndexed}}
+	stays := []finding.Stay{{Image: found.Digest, From: store.MS(k.IndexTime), NoFiles: k.State != registry.ImageIndexed}}
 	if !resource.ValidDigest(i.Reference) {
 		before, incomplete, err := s.stays(ctx, i)
 		if err != nil {
@@ -95,9 +65,9 @@ func (s *Service) closed(
 	}
 	var ended []finding.Finding
 	for _, y := range stays {
-		for id, since := range contents[y.image] {
-			if has := y.since(since); has.until == 0 || has.from < has.until {
-				ended = append(ended, has.ended(known[id], byPackage[id], advisories)...)
+		for id, since := range contents[y.Image] {
+			if has := y.Part(since); has.Until == 0 || has.From < has.Until {
+				ended = append(ended, has.Ended(known[id], byPackage[id], advisories)...)
 			}
 		}
 	}
@@ -108,35 +78,9 @@ func (s *Service) closed(
 	return folded, s.addRecords(ctx, pointers(folded), true)
 }
 
-// ended returns the findings of a package that ended during the stay, or when the stay ended.
-func (y stay) ended(
-	p registry.Package, hits []findingdb.Hit, advisories map[int64]vuln.Advisory,
-) (found []finding.Finding) {
-	var over []findingdb.Hit
-	for _, h := range hits {
-		if _, ok := y.end(h); ok {
-			over = append(over, h)
-		}
-	}
-	for _, mentions := range finding.ByVulnerability(over, advisories) {
-		v := finding.New(registry.ImagePackage{Package: p}, mentions, advisories)
-		v.State = finding.StateClosed
-		for _, m := range mentions {
-			if c, _ := y.end(m.Hit); c.CloseTime.After(v.CloseTime) {
-				v.Closing = c
-			}
-		}
-		if from := store.FromMS(y.from); v.FirstSeen.Before(from) {
-			v.FirstSeen = from
-		}
-		found = append(found, v)
-	}
-	return found
-}
-
 // stays returns the periods in which a tag pointed to earlier images, the latest first. incomplete says why some are
 // missing, or is "" if none are.
-func (s *Service) stays(ctx context.Context, i finding.Image) (found []stay, incomplete string, _ error) {
+func (s *Service) stays(ctx context.Context, i finding.Image) (found []finding.Stay, incomplete string, _ error) {
 	moves, err := s.repoStore.TagHistory(ctx, i.Repo, i.Reference, page.Request{Size: maxMoves})
 	if err != nil {
 		return nil, "", err
@@ -161,8 +105,8 @@ func (s *Service) stays(ctx context.Context, i finding.Image) (found []stay, inc
 			}
 		}
 		if next := moves.Items[n-1]; image != nil && image.IndexTime.Before(next.Time) {
-			found = append(found, stay{image: image.Digest, from: max(store.MS(m.Time), store.MS(image.IndexTime)),
-				until: store.MS(next.Time), next: next.Digest})
+			found = append(found, finding.Stay{Image: image.Digest, From: max(store.MS(m.Time), store.MS(image.IndexTime)),
+				Until: store.MS(next.Time), Next: next.Digest})
 		}
 	}
 	switch {
@@ -204,23 +148,23 @@ func (s *Service) pastImage(ctx context.Context, i finding.Image, digest string)
 // is 0 for a package in the files of the image. For a package that only SBOMs list, it is the time when the first of
 // these SBOMs was pushed. contents also returns the packages by ID. A deleted image has no packages.
 func (s *Service) contents(
-	ctx context.Context, repo resource.UID, stays []stay,
+	ctx context.Context, repo resource.UID, stays []finding.Stay,
 ) (map[string]map[int64]int64, map[int64]registry.Package, error) {
 	contents := map[string]map[int64]int64{}
 	seen := map[int64]bool{}
 	for _, y := range stays {
-		if _, ok := contents[y.image]; ok {
+		if _, ok := contents[y.Image]; ok {
 			continue
 		}
 		var ids []int64
 		var err error
-		if !y.noFiles {
-			ids, _, err = s.packages.PackageIDs(ctx, y.image)
+		if !y.NoFiles {
+			ids, _, err = s.packages.PackageIDs(ctx, y.Image)
 		}
 		if err != nil && !errors.Is(err, fault.NotFound) {
 			return nil, nil, err
 		}
-		sboms, err := s.packages.SBOMs(ctx, repo, y.image)
+		sboms, err := s.packages.SBOMs(ctx, repo, y.Image)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -233,7 +177,7 @@ func (s *Service) contents(
 		for _, id := range ids {
 			has[id] = 0
 		}
-		contents[y.image] = has
+		contents[y.Image] = has
 		for id := range has {
 			seen[id] = true
 		}

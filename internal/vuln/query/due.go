@@ -47,6 +47,33 @@ func (d *deadlines) add(v tagFinding, days [5]int32) {
 	}
 }
 
+// visitOpen calls visit with a finding that is open now.
+func (c *timeline) visitOpen(v tagFinding, days [5]int32) {
+	if c.visit == nil {
+		return
+	}
+	o := finding.OfTag{Open: v.Open, KEV: v.known}
+	if o.Severity, o.Fixable = v.rating(); days[o.Severity] > 0 {
+		o.Due = v.Since.Add(time.Duration(days[o.Severity]) * day)
+	}
+	c.visit(o)
+}
+
+// visitFixed calls visit with a finding that was open from start to end.
+func (c *timeline) visitFixed(v tagFinding, start, end int64) {
+	if c.visit == nil {
+		return
+	}
+	var last finding.Ranks
+	for _, s := range v.spans {
+		if s.to == end {
+			last = last.Max(s.ranks)
+		}
+	}
+	v.Since = time.UnixMilli(start).UTC()
+	c.visit(finding.OfTag{Open: v.Open, Severity: last.Severity(v.counting), Fixed: time.UnixMilli(end).UTC()})
+}
+
 // set sets the time by which a finding must be fixed. pkg is the ID of its package.
 func (d *deadlines) set(v *finding.Finding, pkg int64, now time.Time) {
 	v.DueTime = d.times[deadlineKey{pkg, v.ID}]

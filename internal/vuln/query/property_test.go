@@ -122,9 +122,9 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	r.service = query.NewService(packages, manifests, advisories, repos, checker, tokens, limiter)
 	r.policy = policy.NewService(packages, manifests, advisories, repos, checker, tokens, limiter)
 	r.places = inventory.NewService(packages, manifests, checker, tokens)
-	r.blast = blast.NewService(r.service, packages, manifests, repos,
-		iam.New(s.DB, checker, tokens, iam.Config{Key: sealKey}), checker, tokens, 90*24*time.Hour)
-	r.reports = report.NewService(r.service, tokens)
+	people := iam.New(s.DB, checker, tokens, iam.Config{Key: sealKey})
+	r.blast = blast.NewService(r.service, packages, manifests, repos, people, checker, tokens, 90*24*time.Hour)
+	r.reports = report.NewService(r.service, packages, repos, people, checker, tokens)
 	r.trends = trend.NewService(packages, r.service, checker, quiet)
 	r.matcher = match.New(packages, advisories, quiet)
 	r.matcher.Pairs = 3 // so small that every comparison takes several turns

@@ -39,7 +39,7 @@ type Counts struct {
 	Excepted  int    // findings for which an exception holds now; the other fields do not count them
 	Fixable   int    // open findings that have a fix
 	Ages      [4]int // open findings by age: less than 7 days, less than 30, less than 90, and older
-	Oldest    OpenFinding
+	Oldest    finding.Open
 	Fixed     int           // findings fixed in the last 90 days
 	FixedTime time.Duration // sum of the times for which the fixed findings were open
 
@@ -61,14 +61,6 @@ func (b BySeverity) Sum() (n int) {
 		n += count
 	}
 	return n
-}
-
-// An OpenFinding is a finding of a tag with the time when it was opened.
-type OpenFinding struct {
-	ID, Package string
-	Repo        resource.UID
-	Tag         string
-	Since       time.Time // when the finding was opened; zero if there is no finding
 }
 
 // A Point contains the numbers of open findings at a time.
@@ -110,31 +102,8 @@ func (s *Service) Summarize(
 	if selected.Days < 0 || selected.Days > maxDays {
 		return zero, sum, fault.Field("days", "must be from 1 to %d", maxDays)
 	}
-	reach, err := finding.Reach(ctx, s.authz, selected.Group, resource.RepoList, resource.ReportsList)
+	c, sum, err := s.summarize(ctx, selected, nil)
 	if err != nil {
-		return zero, sum, err
-	}
-	seen, err := s.authz.Reach(ctx, resource.AdvisoriesList)
-	if err != nil {
-		return zero, sum, err
-	}
-	done, err := s.turns.Wait(ctx, reach)
-	if err != nil {
-		return zero, sum, err
-	}
-	defer done()
-	c := newTimeline(s.packages.Time(), cmp.Or(selected.Days, defaultDays), selected.Group)
-	if c.slas, err = s.readSLAs(ctx, reach); err != nil {
-		return zero, sum, err
-	}
-	if err := s.readTimeline(ctx, c, reach, seen); err != nil {
-		return zero, sum, err
-	}
-	if err := c.summarize(ctx); err != nil {
-		return zero, sum, err
-	}
-	sum.Total, sum.Series = c.total, c.series()
-	if sum.Coverage, err = s.groupCoverage(ctx, &c.group, seen); err != nil {
 		return zero, sum, err
 	}
 	rows, err := s.nameRows(ctx, c.rows)
@@ -149,6 +118,54 @@ func (s *Service) Summarize(
 		return key
 	})
 	return page.Finish(s.pages, req, got), sum, nil
+}
+
+// Visit returns a summary with all of its rows. It calls visit with each finding of a tag that is open, or was fixed in
+// the last 90 days.
+func (s *Service) Visit(
+	ctx context.Context, place Place, visit func(finding.OfTag),
+) (rows []SummaryRow, sum Summary, _ error) {
+	c, sum, err := s.summarize(ctx, summarySelection{place, maxDays}, visit)
+	if err != nil {
+		return nil, sum, err
+	}
+	rows, err = s.nameRows(ctx, c.rows)
+	return rows, sum, err
+}
+
+// summarize counts the findings that a summary is about. visit is nil, or is called as described at Visit.
+func (s *Service) summarize(
+	ctx context.Context, selected summarySelection, visit func(finding.OfTag),
+) (c *timeline, sum Summary, _ error) {
+	reach, err := finding.Reach(ctx, s.authz, selected.Group, resource.RepoList, resource.ReportsList)
+	if err != nil {
+		return nil, sum, err
+	}
+	seen, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	if err != nil {
+		return nil, sum, err
+	}
+	done, err := s.turns.Wait(ctx, reach)
+	if err != nil {
+		return nil, sum, err
+	}
+	defer done()
+	c = newTimeline(s.packages.Time(), cmp.Or(selected.Days, defaultDays), selected.Group)
+	if c.slas, err = s.readSLAs(ctx, reach); err != nil {
+		return nil, sum, err
+	}
+	if err = s.readTimeline(ctx, c, reach, seen); err == nil && visit != nil {
+		c.visit, err = visit, s.readExploited(ctx, c, seen)
+	}
+	if err != nil {
+		return nil, sum, err
+	}
+	if err := c.summarize(ctx); err != nil {
+		return nil, sum, err
+	}
+	sum.Total, sum.Series = c.total, c.series()
+	sum.Coverage, err = s.groupCoverage(ctx, &c.group, seen)
+	return c, sum, err
 }
 
 // readTimeline reads to which images the tags in reach have pointed, with the packages of these images and the
@@ -331,7 +348,8 @@ type timeline struct {
 
 	exceptions exceptions
 	slas       vuln.SLAs
-	deadlines  *deadlines      // when findings must be fixed; nil if that is not computed
+	deadlines  *deadlines // when findings must be fixed; nil if that is not computed
+	visit      func(finding.OfTag)
 	others     finding.Records // other records about unrated vulnerabilities
 
 	changeDays   []vuln.Day                // days whose changes are counted

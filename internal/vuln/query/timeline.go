@@ -97,7 +97,7 @@ func (c *timeline) addTag(periods []imagedb.TagPeriod) {
 	}
 	for name, present := range byName {
 		for _, set := range c.setsOf(present) {
-			v := tagFinding{OpenFinding: OpenFinding{ID: set.id, Package: name, Repo: periods[0].Repo, Tag: periods[0].Name},
+			v := tagFinding{Open: finding.Open{ID: set.id, Package: name, Repo: periods[0].Repo, Tag: periods[0].Name},
 				periods: periods, names: set.names}
 			v.views, v.counting = finding.ViewsIn(set.views, v.Repo)
 			v.spans = c.spansOf(present, set, v.views)
@@ -202,7 +202,7 @@ func (c *timeline) spansOf(presences []presence, set hitSet, views []finding.Vie
 
 // A tagFinding is the history of a finding of a tag.
 type tagFinding struct {
-	OpenFinding
+	finding.Open
 	periods []imagedb.TagPeriod
 	spans   []span
 	names   []string // names of the vulnerability
@@ -267,6 +267,7 @@ func (c *timeline) addFinding(v tagFinding, row *SummaryRow) {
 	v.Since, v.known = time.UnixMilli(start).UTC(), c.isKnown(v.names)
 	days := c.slas.Over(v.Repo).Days()
 	c.deadlines.add(v, days)
+	c.visitOpen(v, days)
 	c.total.addOpen(v, c.now, days)
 	row.Count.addOpen(v, c.now, days)
 }
@@ -318,6 +319,7 @@ func (c *timeline) close(v tagFinding, start, end int64, period int, row *Summar
 		to.Fixed++
 		to.FixedTime += took
 	}
+	c.visitFixed(v, start, end)
 }
 
 // rating returns the severity of a finding that is open now, and whether it has a fix.
@@ -356,15 +358,9 @@ func (n *Counts) addOpen(v tagFinding, now time.Time, limits [5]int32) {
 		}
 	}
 	n.Ages[age]++
-	if n.Oldest.Since.IsZero() || v.before(n.Oldest) {
-		n.Oldest = v.OpenFinding
+	if n.Oldest.Since.IsZero() || v.Before(n.Oldest) {
+		n.Oldest = v.Open
 	}
-}
-
-// before reports whether f is older than o. If both have the same age, the names decide.
-func (f OpenFinding) before(o OpenFinding) bool {
-	return cmp.Or(f.Since.Compare(o.Since), cmp.Compare(f.Repo, o.Repo), cmp.Compare(f.Tag, o.Tag),
-		cmp.Compare(f.Package, o.Package), cmp.Compare(f.ID, o.ID)) < 0
 }
 
 // addToSeries counts a finding at each point of the series at which it was open, with its severity at that point.

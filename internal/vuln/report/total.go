@@ -1,4 +1,5 @@
-// Package report summarizes the findings of a group for people: by package, by vulnerability and by image.
+// Package report summarizes the findings of a group for people: by package, by vulnerability and by image, and as a
+// report of open, overdue and fixed findings with their owners.
 package report
 
 import (
@@ -8,10 +9,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/access/iam"
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
@@ -76,12 +82,22 @@ func (t *Total) count(v query.GroupFinding, severity finding.Severity) {
 
 // A Service summarizes findings. It is safe for concurrent use.
 type Service struct {
-	queries *query.Service
-	pages   *page.Tokens
+	queries  *query.Service
+	packages *findingdb.Store
+	images   *metadata.Service
+	iam      *iam.Service
+	roles    *iamdb.Store
+	authz    *authz.Checker
+	pages    *page.Tokens
 }
 
-// NewService returns a Service.
-func NewService(queries *query.Service, pages *page.Tokens) *Service { return &Service{queries, pages} }
+// NewService returns a Service over a database.
+func NewService(
+	queries *query.Service, packages *findingdb.Store, images *metadata.Service, people *iam.Service, c *authz.Checker,
+	pages *page.Tokens,
+) *Service {
+	return &Service{queries, packages, images, people, iamdb.New(packages.DB), c, pages}
+}
 
 // A selection selects totals. It is stored in page tokens.
 type selection struct {

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/report"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
@@ -25,7 +26,12 @@ import (
 func Findings(a *noun.App) *cobra.Command {
 	return a.Branch("findings", "List vulnerabilities of images, and the images that an advisory affects",
 		findingsList(a), findingsSummary(a), findingsTrend(a), findingsImages(a), findingsCompare(a), findingsBlast(a),
-		exceptionsCommand(a), a.Command(rules()), a.Command(slas()), findingsExport(a))
+		exceptionsCommand(a), a.Command(rules()), a.Command(slas()), findingsExport(a),
+		report.Command(a, report.Texts{
+			Coverage: func(c *findingspb.AnswerCoverage) string { return coverageText(c, "images with tags") },
+			Unknown:  whyUnknown,
+			Say:      func(c *findingspb.AnswerCoverage) { sayCoverage(a, c, "images with tags") },
+		}))
 }
 
 // Packages returns the commands about packages in images.

@@ -66,9 +66,7 @@ func (s *server) GetSummary(ctx context.Context, r *pb.GetSummaryRequest) (*pb.G
 	return &pb.GetSummaryResponse{
 		Rows: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Total: findingCountsOf(sum.Total),
 		Coverage: answerCoverageOf(sum.Coverage),
-		Series: wire.Convert(sum.Series, func(p query.Point) *pb.SummaryPoint {
-			return &pb.SummaryPoint{Time: wire.Time(p.Time), Counts: bySeverityOf(p.Open)}
-		}),
+		Series:   wire.Convert(sum.Series, summaryPointOf),
 	}, nil
 }
 

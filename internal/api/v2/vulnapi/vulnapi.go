@@ -37,6 +37,7 @@ type server struct {
 	findingspb.UnsafeExceptionsServiceServer
 	findingspb.UnsafeRulesServiceServer
 	findingspb.UnsafeSlasServiceServer
+	findingspb.UnsafeReportsServiceServer
 	findingspb.UnsafeVexServiceServer
 	findingspb.UnsafeComparisonServiceServer
 	findingspb.UnsafeInventoryServiceServer
@@ -61,6 +62,7 @@ func Register(r grpc.ServiceRegistrar, services Services, dir string) {
 	findingspb.RegisterExceptionsServiceServer(r, s)
 	findingspb.RegisterRulesServiceServer(r, s)
 	findingspb.RegisterSlasServiceServer(r, s)
+	findingspb.RegisterReportsServiceServer(r, s)
 	findingspb.RegisterVexServiceServer(r, s)
 	findingspb.RegisterComparisonServiceServer(r, s)
 	findingspb.RegisterInventoryServiceServer(r, s)
