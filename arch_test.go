@@ -224,7 +224,9 @@ var mayImport = []struct{ pkg, imports string }{
 	{"api", "access/authz api/v1 api/v2 api/v2/vulnapi api/wire core/fault core/resource events/event gen/... " +
 		"platform/metric platform/trace signin/token store/access vuln vuln/advisory vuln/advisory/format"},
 	{"api/reference", ""},
+	{"api/manual", "api/reference"},
 	{"console", ""},
+	{"docs", ""},
 	{"server/config", "core/fault core/resource platform/blob platform/buildinfo platform/mail " +
 		"platform/outbound platform/secret platform/trace registry/signature signin/issuers signin/token"},
 	{"server/installation", "access/iamdb core/fault platform/secret registry/registrydb registry/sourcedb " +
@@ -271,7 +273,7 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/go-jose/go-jose", "signin/token signin/issuers"},
 	{"github.com/prometheus", "platform/metric server api test/bench/access"},
 	{"go.opentelemetry.io", "platform/trace"},
-	{"github.com/yuin/goldmark", "registry/metadata"},
+	{"github.com/yuin/goldmark", "api/manual registry/metadata"},
 	{"github.com/minio", "platform/blob"},
 	{"github.com/opencontainers", "registry/oci registry/upload registry/mirror registry/images registry/protocol " +
 		"registry/upkeep registry/metadata registry/assembly"},

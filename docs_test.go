@@ -17,7 +17,7 @@ import (
 var (
 	testName = regexp.MustCompile("`(Test[A-Za-z0-9_]+)`")
 	testFunc = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9_]+)\(`)
-	link     = regexp.MustCompile(`\]\(([\w./-]+\.(?:md|png)[#\w-]*|#[\w-]+)\)`)
+	link     = regexp.MustCompile(`\]\(([\w./-]+\.(?:md|png|svg)[#\w-]*|#[\w-]+)\)`)
 	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	setting  = regexp.MustCompile(`yaml:"([a-z0-9_]+)"`)
 

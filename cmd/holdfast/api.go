@@ -23,7 +23,7 @@ func apiCommand(a *noun.App) *cobra.Command {
 	var web bool
 	cmd := &cobra.Command{
 		Use: "api [METHOD] PATH", Short: "Send a request to the JSON API, and print the answer",
-		Long: "Sends a request with your token. METHOD is GET, or POST with --data. The page /docs of the server lists\n" +
+		Long: "Sends a request with your token. METHOD is GET, or POST with --data. /docs/reference/ on the server lists\n" +
 			"the paths. The request always goes to the server of the settings, so the token is sent nowhere else.",
 		Example: "  holdfast api /iam/v2beta1/groups?pageSize=5\n" +
 			"  holdfast api POST /iam/v2beta1/groups/UID -d '{\"name\": \"web\"}'\n" +

@@ -227,8 +227,8 @@ function App() {
           </div>
           <p class="hint">Colors and times are stored in this browser.</p>
           <p class="hint">
-            Everything here can be done with the command <code>holdfast</code> and with the <a href="/docs">API</a>,
-            too.
+            Everything here can be done with the command <code>holdfast</code> and with the{" "}
+            <a href="/docs/reference/">API</a>, too. The <a href="/docs/">documentation</a> explains how.
           </p>
         </Dialog>
       )}

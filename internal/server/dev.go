@@ -118,7 +118,7 @@ func (s *Server) announceDev(file devFile) error {
 	fmt.Fprintf(out, "holdfastd: dev mode; addresses and tokens are in %s\n", path)
 	fmt.Fprintf(out, "  in a browser   %s/console/: organization %s, %s, password %s\n",
 		file.AuthURL, devOrganization, file.OwnerEmail, file.OwnerPassword)
-	fmt.Fprintf(out, "  API reference  %s/docs: $TOKEN there is the token below\n\n", file.BaseURL)
+	fmt.Fprintf(out, "  documentation  %s/docs: $TOKEN there is the token below\n\n", file.BaseURL)
 	fmt.Fprintf(out, "curl -H \"Authorization: Bearer %s\" %s/iam/v2beta1/groups\n\n",
 		file.Token, file.BaseURL)
 	return nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/console"
 	"github.com/holdfast-dev/holdfast/internal/api"
+	"github.com/holdfast-dev/holdfast/internal/api/manual"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 	"github.com/holdfast-dev/holdfast/internal/signin/scim"
@@ -43,12 +44,13 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("/signin/v1/", gateway)
 	mux.Handle(scim.Prefix, s.scim.Handler())
 	mux.Handle("GET /docs", s.docs)
+	mux.Handle("GET "+manual.Prefix, s.docs)
 	mux.Handle("/console/", console.Handler())
 	mux.Handle("GET /console", http.RedirectHandler("/console/", http.StatusMovedPermanently))
 	if s.dev != nil {
 		mux.Handle(devIssuer+"/", s.requireOwnHost(s.dev))
 	}
-	readOnly := []string{"/healthz", "/readyz", "/docs", "/console"}
+	readOnly := []string{"/healthz", "/readyz", "/docs", manual.Prefix, "/console"}
 	if s.cfg.MetricsPublic || s.cfg.Dev { // dev mode gives an owner's token to everybody who can connect
 		mux.Handle("GET /metrics", s.metricsHandler())
 		readOnly = append(readOnly, "/metrics")

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/holdfast-dev/holdfast/docs"
 	"github.com/holdfast-dev/holdfast/gen/openapi"
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/access/budget"
@@ -24,7 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/access/simulation"
 	"github.com/holdfast-dev/holdfast/internal/api"
-	"github.com/holdfast-dev/holdfast/internal/api/reference"
+	"github.com/holdfast-dev/holdfast/internal/api/manual"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/events/denials"
@@ -262,7 +263,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		Events: wire.EventNames(s.cfg.InteropEvents()), Proxies: api.Proxies(s.cfg.TrustedProxies),
 		Admit: s.budgets.Admit, Tenant: s.checker.TenantOf,
 	})
-	s.docs = reference.Handler(openapi.Document)
+	s.docs = manual.Handler(docs.Files, openapi.Document)
 	return nil
 }
 

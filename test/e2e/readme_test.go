@@ -16,18 +16,19 @@ import (
 
 const readmeMost = 150 // maximum number of lines
 
-// TestReadmeQuickStart follows the README and the pages about clients, budgets, findings, searches, access and syncs.
+// TestReadmeQuickStart follows the README, the first hour, and the pages about clients, budgets, findings, searches,
+// access and syncs.
 // It starts the server as `make run` does, and runs the blocks marked quickstart in a shell.
 func TestReadmeQuickStart(t *testing.T) {
 	bin := t.TempDir()
-	for _, program := range []string{testprogram.Holdfast(t), testprogram.Holdfastd(t)} {
+	for _, program := range []string{testprogram.Holdfast(t), testprogram.Holdfastd(t), testprogram.Path(t, "crane")} {
 		if err := os.Symlink(program, filepath.Join(bin, filepath.Base(program))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, page := range []string{
 		"README.md", "docs/clients.md", "docs/budgets.md", "docs/findings.md", "docs/search.md", "docs/access-over-time.md",
-		"docs/following.md", "docs/reports.md",
+		"docs/following.md", "docs/reports.md", "docs/first-hour.md",
 	} {
 		t.Run(page, func(t *testing.T) {
 			script := readmeScript(readmeText(t, page))
@@ -55,7 +56,8 @@ func readmeRun(t *testing.T, dir, script string) {
 	mine := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOLDFAST_") })
 	// The commands must use their own settings and tokens, not the developer's.
 	shell.Env = append(mine, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"),
-		"XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "HOLDFAST_TOKEN_STORE=file")
+		"XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "HOLDFAST_TOKEN_STORE=file",
+		"DOCKER_CONFIG="+filepath.Join(dir, "docker"))
 	shell.Stdin = strings.NewReader("curl() { command curl --fail-with-body \"$@\"; }\n" +
 		// The program holdfastd rejects unknown HOLDFAST_ settings.
 		"holdfastd() { env -u HOLDFAST_TOKEN_STORE holdfastd \"$@\"; }\n" +

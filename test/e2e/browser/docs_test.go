@@ -14,28 +14,35 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// TestReference checks the API reference: it must fit on a phone, have text before links, and its search must find a
-// call. The accessibility rules are checked on a page of search results, which has all kinds of elements. A check of
-// the whole reference would take a minute.
-func TestReference(t *testing.T) {
+// TestManual checks the documentation: its pages must fit on a phone, have text before links, and its search must find
+// a call. The accessibility rules are checked on one page of each kind.
+func TestManual(t *testing.T) {
 
 	s, b := newSite(t), newTab(t)
 	b.open(s.BaseURL + "/docs")
-	b.see("API reference")
-	b.run("on a phone", chromedp.EmulateViewport(390, 800))
-	b.fits("docs", 390)
-	b.run("on a desktop", chromedp.EmulateViewport(1100, 800))
-	var links int
-	b.run("count the links before the text", chromedp.Evaluate(`(main =>
-		[...document.querySelectorAll("a")].filter(a => a.compareDocumentPosition(main) & Node.DOCUMENT_POSITION_FOLLOWING
-			&& !main.contains(a)).length)(document.querySelector("main .lead"))`, &links))
-	if links > 5 {
-		t.Errorf("there are %d links before any text", links)
+	b.see("Documentation")
+	for _, page := range []string{
+		"/docs/", "/docs/concepts", "/docs/running", "/docs/reference/", "/docs/reference/GroupsService",
+	} {
+		b.open(s.BaseURL + page)
+		b.run("on a phone", chromedp.EmulateViewport(390, 800))
+		b.fits("docs", 390)
+		b.run("on a desktop", chromedp.EmulateViewport(1100, 800))
+		var links, pictures int
+		b.run("count the links before the text", chromedp.Evaluate(`(main =>
+			[...document.querySelectorAll("a")].filter(a => a.compareDocumentPosition(main) & Node.DOCUMENT_POSITION_FOLLOWING
+				&& !main.contains(a)).length)(document.querySelector("main h1"))`, &links))
+		b.run("count the pictures that do not load", chromedp.Evaluate(
+			`[...document.images].filter(i => i.complete && !i.naturalWidth).length`, &pictures))
+		if links > 5 || pictures > 0 {
+			t.Errorf("%s has %d links before any text, and %d pictures do not load", page, links, pictures)
+		}
+		b.inspect("docs")
 	}
 	b.run("search", chromedp.SendKeys(`input[type="search"]`, "create group"), chromedp.Click("form button"))
-	b.see("API reference")
-	b.read("calls and types have “create group”")
-	b.read("The platform team")
+	b.see("Search")
+	b.read("results for “create group”")
+	b.read("CreateGroup")
 	b.inspect("docs")
 }
 

@@ -176,7 +176,7 @@ func reviewEvent(a *noun.App) *cobra.Command {
 
 // countsText returns the numbers of imported records as text.
 func countsText(n *advisoriespb.ImportCounts) string {
-	text := fmt.Sprintf("%d new, %d changed, %d unchanged", n.GetCreated(), n.GetUpdated(), n.GetUnchanged())
+	text := fmt.Sprintf("%d new, %d updated, %d unchanged", n.GetCreated(), n.GetUpdated(), n.GetUnchanged())
 	if older := n.GetOlder(); older > 0 {
 		text += fmt.Sprintf(", %d skipped because the stored ones are newer", older)
 	}

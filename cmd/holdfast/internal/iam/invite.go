@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	holdfast "github.com/holdfast-dev/holdfast/client"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
@@ -19,6 +21,9 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 )
+
+// validFor is how long the code of an invite is valid unless --ttl says otherwise.
+const validFor = 7 * 24 * time.Hour
 
 func invites() noun.Noun {
 	return noun.Noun{
@@ -32,14 +37,17 @@ func invites() noun.Noun {
 		Message: noun.MessageOf(&iampb.GroupInvite{}),
 		Fields: []noun.Field{
 			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to grant"},
-			{Flag: "ttl", Help: "`DURATION` for which the code is valid, such as 12h or 7d"},
+			{Flag: "ttl", Help: "`DURATION` for which the code is valid, such as 12h; unless given, 7d"},
 			{Flag: "email", Help: "only a person with this verified email `ADDRESS` can use the code"},
 			{Flag: "role-until", Path: "expire_time", Read: setTime("role-until", "expire_time"),
 				Help: "a `TIME`, or a duration such as 30d, at which the granted role ends"},
 			{Flag: "reason", Help: "`TEXT` with the reason for the role"},
 			{Flag: "single-use", Help: "delete the invite after it is used once; create does so unless --single-use=false"},
 		},
-		Defaults: func(m protoreflect.Message) { noun.Put(m, "single_use", true) },
+		Defaults: func(m protoreflect.Message) {
+			noun.Put(m, "single_use", true)
+			noun.Put(m, "ttl", durationpb.New(validFor).ProtoReflect())
+		},
 		Filters: []noun.Field{
 			{Flag: "key-id", Help: "only the invite whose code has key `ID`"},
 		},

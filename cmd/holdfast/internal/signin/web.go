@@ -24,7 +24,10 @@ func ConsolePage(path string) Page { return Page{path: "/console" + path} }
 // results for it.
 func DocsPage(path string) Page {
 	path, _, _ = strings.Cut(path, "?")
-	return Page{path: "/docs", search: path}
+	if path == "" {
+		return Page{path: "/docs/reference/"}
+	}
+	return Page{path: "/docs/search", search: path}
 }
 
 // pageAddress returns the address of a page of the server in the settings.
