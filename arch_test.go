@@ -170,9 +170,10 @@ var mayImport = []struct{ pkg, imports string }{
 		"registry/imagedb registry/metadata registry/pulldb registry/registrydb store store/tablecache vuln " +
 		"vuln/advisory/advisorydb vuln/advisory/format vuln/advisory/version vuln/exception vuln/finding " +
 		"vuln/findingdb"},
+	{"vuln/timeline", "core/resource registry registry/imagedb store vuln vuln/exception vuln/finding vuln/findingdb"},
 	{"vuln/query", "access/authz core/fault core/page core/resource registry registry/evidence " +
 		"registry/imagedb registry/metadata registry/registrydb store vuln vuln/advisory/advisorydb " +
-		"vuln/advisory/format vuln/advisory/version vuln/exception vuln/finding vuln/findingdb"},
+		"vuln/advisory/format vuln/advisory/version vuln/exception vuln/finding vuln/findingdb vuln/timeline"},
 	{"vuln/inventory", "access/authz core/fault core/page core/resource registry/registrydb store vuln " +
 		"vuln/findingdb"},
 	{"vuln/blast", "access/authz access/iam access/iamdb core/fault core/page core/resource registry " +

@@ -14,25 +14,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// changes counts the findings that were opened or closed on a day.
-type changes struct{ Opened, Closed int }
-
-// changes returns the changes of n days.
-func (n *Counts) changes(days int) []changes {
-	if n.Changes == nil {
-		n.Changes = make([]changes, days)
-	}
-	return n.Changes
-}
-
-// changeDay returns the index of the day of a time in milliseconds, or -1 if the changes of that day are not counted.
-func (c *timeline) changeDay(ms int64) int {
-	if len(c.changeDays) == 0 {
-		return -1
-	}
-	return slices.Index(c.changeDays, vuln.DayOf(store.FromMS(ms)))
-}
-
 // CountDay counts the findings of tags in each group of an organization. It returns the counts of now, with the changes
 // since midnight in UTC, and the changes on an earlier day, last, which may have continued after the last count of that
 // day. It uses all images and all advisories of the organization, and does not authorize anybody.
@@ -45,8 +26,8 @@ func (s *Service) CountDay(
 		return nil, nil, err
 	}
 	defer done()
-	c := newTimeline(s.packages.Time(), 1, root)
-	c.byRepo, c.changeDays = true, []vuln.Day{vuln.DayOf(c.now), last}
+	c := newTagPast(s.packages.Time(), 1, root)
+	c.ByRepo, c.ChangeDays = true, []vuln.Day{vuln.DayOf(c.Now), last}
 	c.repoPackages = map[resource.UID]*numbers{}
 	if err := s.readTimeline(ctx, c, reach, reach); err != nil {
 		return nil, nil, err
@@ -55,7 +36,7 @@ func (s *Service) CountDay(
 	if err := s.readExploited(ctx, c, reach); err != nil {
 		return nil, nil, err
 	}
-	if err := c.summarize(ctx); err != nil {
+	if err := c.Summarize(ctx); err != nil {
 		return nil, nil, err
 	}
 	groups, err := s.packages.GroupsUnder(ctx, root)
@@ -89,22 +70,22 @@ func (s *Service) ComputeDays(ctx context.Context, group resource.UID, days int)
 	}
 	defer done()
 	days = min(days, maxDays)
-	c := newTimeline(s.packages.Time(), days, group)
-	c.byRepo = true
+	c := newTagPast(s.packages.Time(), days, group)
+	c.ByRepo = true
 	for i := range days {
-		c.changeDays = append(c.changeDays, vuln.DayOf(c.now)-vuln.Day(days-1-i))
+		c.ChangeDays = append(c.ChangeDays, vuln.DayOf(c.Now)-vuln.Day(days-1-i))
 	}
 	if err := s.readTimeline(ctx, c, reach, seen); err != nil {
 		return nil, err
 	}
-	if err := c.summarize(ctx); err != nil {
+	if err := c.Summarize(ctx); err != nil {
 		return nil, err
 	}
-	for i, p := range c.series() {
-		computed = append(computed, vuln.FindingDay{Group: group, Day: c.changeDays[i], Time: p.Time, Open: p.Open,
+	for i, p := range c.Series() {
+		computed = append(computed, vuln.FindingDay{Group: group, Day: c.ChangeDays[i], Time: p.Time, Open: p.Open,
 			OnlyOpen: true})
 	}
-	for _, row := range c.rows {
+	for _, row := range c.Rows() {
 		for i, n := range row.Count.Changes {
 			computed[i].Opened += n.Opened
 			computed[i].Closed += n.Closed
@@ -114,9 +95,9 @@ func (s *Service) ComputeDays(ctx context.Context, group resource.UID, days int)
 }
 
 // readExploited sets which vulnerabilities are known to be exploited.
-func (s *Service) readExploited(ctx context.Context, c *timeline, reach []resource.UID) error {
+func (s *Service) readExploited(ctx context.Context, c *tagPast, reach []resource.UID) error {
 	named := map[vuln.CVE]bool{}
-	for _, a := range c.advisories {
+	for _, a := range c.Advisories {
 		for _, names := range a.Vulnerabilities() {
 			for _, name := range names {
 				if cve, ok := vuln.ParseCVE(name); ok {
@@ -129,10 +110,10 @@ func (s *Service) readExploited(ctx context.Context, c *timeline, reach []resour
 	if err != nil {
 		return err
 	}
-	c.exploited = map[vuln.CVE]bool{}
+	c.Exploited = map[vuln.CVE]bool{}
 	for _, cves := range known {
 		for cve, exploited := range cves {
-			c.exploited[cve] = c.exploited[cve] || exploited
+			c.Exploited[cve] = c.Exploited[cve] || exploited
 		}
 	}
 	return nil
@@ -145,11 +126,11 @@ type groupCount struct {
 }
 
 // countGroups returns the counts of groups. Each group includes the repos below it.
-func (c *timeline) countGroups(groups []resource.UID) map[resource.UID]*groupCount {
+func (c *tagPast) countGroups(groups []resource.UID) map[resource.UID]*groupCount {
 	byGroup := map[resource.UID]*groupCount{}
 	for _, g := range groups {
-		byGroup[g] = &groupCount{today: vuln.FindingDay{Group: g, Day: c.changeDays[0], Time: c.now},
-			last: vuln.FindingDay{Group: g, Day: c.changeDays[1]}}
+		byGroup[g] = &groupCount{today: vuln.FindingDay{Group: g, Day: c.ChangeDays[0], Time: c.Now},
+			last: vuln.FindingDay{Group: g, Day: c.ChangeDays[1]}}
 	}
 	above := func(repo resource.UID, add func(*groupCount)) {
 		for group := repo.Parent(); group != ""; group = group.Parent() {
@@ -158,10 +139,10 @@ func (c *timeline) countGroups(groups []resource.UID) map[resource.UID]*groupCou
 			}
 		}
 	}
-	for key, row := range c.rows {
+	for _, row := range c.Rows() {
 		n := row.Count
-		today, last := n.changes(2)[0], n.changes(2)[1]
-		above(key.uid, func(d *groupCount) {
+		today, last := n.ChangesOf(2)[0], n.ChangesOf(2)[1]
+		above(row.UID, func(d *groupCount) {
 			d.today.Add(vuln.FindingDay{Open: n.Now, Excepted: n.Excepted, KEV: n.KEV, Fixable: n.Fixable,
 				Opened: today.Opened, Closed: today.Closed, Age: n.Age})
 			d.last.Add(vuln.FindingDay{Opened: last.Opened, Closed: last.Closed})
@@ -188,7 +169,7 @@ func (c *timeline) countGroups(groups []resource.UID) map[resource.UID]*groupCou
 }
 
 // addPackages adds the packages of an image to each repo in which the image has a tag.
-func (c *timeline) addPackages(digest string, packages []int64) {
+func (c *tagPast) addPackages(digest string, packages []int64) {
 	if c.repoPackages == nil {
 		return
 	}
@@ -204,17 +185,17 @@ func (c *timeline) addPackages(digest string, packages []int64) {
 }
 
 // addClaims adds the packages in the SBOMs of each image to its repo.
-func (c *timeline) addClaims() {
+func (c *tagPast) addClaims() {
 	for _, i := range c.group.images {
 		if c.group.counts(i) {
-			for _, claim := range c.group.claims[i.Number] {
+			for _, claim := range c.Claims[i.Number] {
 				c.packagesOf(i.Repo).add([]int64{claim.Package})
 			}
 		}
 	}
 }
 
-func (c *timeline) packagesOf(repo resource.UID) *numbers {
+func (c *tagPast) packagesOf(repo resource.UID) *numbers {
 	if c.repoPackages[repo] == nil {
 		c.repoPackages[repo] = &numbers{}
 	}
@@ -223,7 +204,7 @@ func (c *timeline) packagesOf(repo resource.UID) *numbers {
 
 // countGroupPackages counts the packages of groups by what the advisories in seen say about them.
 func (s *Service) countGroupPackages(
-	ctx context.Context, c *timeline, groups map[resource.UID]*groupCount, seen []resource.UID,
+	ctx context.Context, c *tagPast, groups map[resource.UID]*groupCount, seen []resource.UID,
 ) error {
 	kinds, err := s.packages.Kinds(ctx, slices.Collect(maps.Keys(c.group.packages)))
 	if err != nil {

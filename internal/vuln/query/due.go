@@ -7,78 +7,9 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/timeline"
 )
-
-// deadlines contains the times by which findings that are open now must be fixed. If a finding is open in several tags,
-// it is the earliest of their times. So a finding is overdue if the summary counts it as overdue in one of its tags.
-type deadlines struct {
-	digest string // if set, only tags of this image count
-	times  map[deadlineKey]time.Time
-}
-
-// A deadlineKey is the ID of a package, and a name of a vulnerability.
-type deadlineKey struct {
-	pkg  int64
-	name string
-}
-
-// add adds a finding of a tag. days contains the days of the SLA, by severity.
-func (d *deadlines) add(v tagFinding, days [5]int32) {
-	if d == nil {
-		return
-	}
-	severity, _ := v.rating()
-	if days[severity] == 0 {
-		return
-	}
-	due := v.Since.Add(time.Duration(days[severity]) * day)
-	for _, s := range v.spans {
-		if s.to != imagedb.Now || d.digest != "" && s.digest != d.digest {
-			continue
-		}
-		for _, name := range v.names {
-			key := deadlineKey{s.id, name}
-			if known, ok := d.times[key]; !ok || due.Before(known) {
-				d.times[key] = due
-			}
-		}
-	}
-}
-
-// visitOpen calls visit with a finding that is open now.
-func (c *timeline) visitOpen(v tagFinding, days [5]int32) {
-	if c.visit == nil {
-		return
-	}
-	o := finding.OfTag{Open: v.Open, KEV: v.known}
-	if o.Severity, o.Fixable = v.rating(); days[o.Severity] > 0 {
-		o.Due = v.Since.Add(time.Duration(days[o.Severity]) * day)
-	}
-	c.visit(o)
-}
-
-// visitFixed calls visit with a finding that was open from start to end.
-func (c *timeline) visitFixed(v tagFinding, start, end int64) {
-	if c.visit == nil {
-		return
-	}
-	var last finding.Ranks
-	for _, s := range v.spans {
-		if s.to == end {
-			last = last.Max(s.ranks)
-		}
-	}
-	v.Since = time.UnixMilli(start).UTC()
-	c.visit(finding.OfTag{Open: v.Open, Severity: last.Severity(v.counting), Fixed: time.UnixMilli(end).UTC()})
-}
-
-// set sets the time by which a finding must be fixed. pkg is the ID of its package.
-func (d *deadlines) set(v *finding.Finding, pkg int64, now time.Time) {
-	v.DueTime = d.times[deadlineKey{pkg, v.ID}]
-	v.Overdue = !v.DueTime.IsZero() && !now.Before(v.DueTime)
-}
 
 var (
 	errNoSLA = fault.Unmet("NO_SLA",
@@ -91,7 +22,7 @@ var (
 // example because no SLA applies, addDue returns the reason. If the filter selects overdue findings, the reason is an
 // error, because an empty list would wrongly say that nothing is overdue.
 func (s *Service) addDue(
-	f Filter, findings []*finding.Finding, now time.Time, read func() (*deadlines, error),
+	f Filter, findings []*finding.Finding, now time.Time, read func() (*timeline.Deadlines, error),
 ) (reason string, _ error) {
 	if !f.Due && !f.Overdue {
 		return "", nil
@@ -104,7 +35,7 @@ func (s *Service) addDue(
 		return "", err
 	}
 	for _, v := range findings {
-		d.set(v, v.Package.ID, now)
+		d.Set(v, v.Package.ID, now)
 	}
 	return "", nil
 }
@@ -117,13 +48,13 @@ func (s *Service) addGroupDue(
 	for i := range findings {
 		pointers[i] = &findings[i].Finding
 	}
-	return s.addDue(f, pointers, s.packages.Time(), func() (*deadlines, error) {
+	return s.addDue(f, pointers, s.packages.Time(), func() (*timeline.Deadlines, error) {
 		return s.groupDeadlines(ctx, reach, seen)
 	})
 }
 
 // groupDeadlines returns the deadlines of findings in the images in reach.
-func (s *Service) groupDeadlines(ctx context.Context, reach, seen []resource.UID) (*deadlines, error) {
+func (s *Service) groupDeadlines(ctx context.Context, reach, seen []resource.UID) (*timeline.Deadlines, error) {
 	c, err := s.limitedTimeline(ctx, reach)
 	if err != nil {
 		return nil, err
@@ -131,33 +62,33 @@ func (s *Service) groupDeadlines(ctx context.Context, reach, seen []resource.UID
 	if err := s.readTimeline(ctx, c, reach, seen); err != nil {
 		return nil, err
 	}
-	return c.deadlines, c.summarize(ctx)
+	return c.Deadlines, c.Summarize(ctx)
 }
 
 // limitedTimeline returns an empty timeline that collects deadlines. It returns errNoSLA if there are none.
-func (s *Service) limitedTimeline(ctx context.Context, reach []resource.UID) (*timeline, error) {
-	c := newTimeline(s.packages.Time(), 1, "")
+func (s *Service) limitedTimeline(ctx context.Context, reach []resource.UID) (*tagPast, error) {
+	c := newTagPast(s.packages.Time(), 1, "")
 	var err error
-	if c.slas, err = s.readSLAs(ctx, reach); err != nil {
+	if c.SLAs, err = s.readSLAs(ctx, reach); err != nil {
 		return nil, err
 	}
-	if len(c.slas) == 0 {
+	if len(c.SLAs) == 0 {
 		return nil, errNoSLA
 	}
-	c.byRepo, c.deadlines = true, &deadlines{times: map[deadlineKey]time.Time{}}
+	c.ByRepo, c.Deadlines = true, timeline.NewDeadlines()
 	return c, nil
 }
 
 // imageDeadlines returns the deadlines of findings in an image, from the tags that point to it.
 func (s *Service) imageDeadlines(
 	ctx context.Context, repo resource.UID, digest string, seen []resource.UID,
-) (*deadlines, error) {
+) (*timeline.Deadlines, error) {
 	reach := []resource.UID{repo}
 	c, err := s.limitedTimeline(ctx, reach)
 	if err != nil {
 		return nil, err
 	}
-	c.deadlines.digest = digest
+	c.Deadlines.Digest = digest
 	tags, err := s.images.TagsOf(ctx, repo, []string{digest})
 	if err != nil {
 		return nil, err
@@ -174,13 +105,13 @@ func (s *Service) imageDeadlines(
 		if err := s.readTimeline(ctx, c, reach, seen); err != nil {
 			return nil, err
 		}
-		return c.deadlines, c.summarize(ctx)
+		return c.Deadlines, c.Summarize(ctx)
 	}
-	if c.periods, err = s.images.TagPeriodsOf(ctx, repo, tags[digest], c.since(), maxPeriods); err != nil {
+	if c.Periods, err = s.images.TagPeriodsOf(ctx, repo, tags[digest], c.Since(), maxPeriods); err != nil {
 		return nil, err
 	}
-	if err := s.readPeriods(ctx, c, seen, c.since()); err != nil {
+	if err := s.readPeriods(ctx, c, seen, c.Since()); err != nil {
 		return nil, err
 	}
-	return c.deadlines, c.summarize(ctx)
+	return c.Deadlines, c.Summarize(ctx)
 }

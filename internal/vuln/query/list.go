@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/timeline"
 )
 
 // inStates reports whether v is one of the wanted states. If wanted is empty, the open and the excepted state are
@@ -92,7 +93,7 @@ func (s *Service) List(
 	if err := s.judgeAt(ctx, i.Repo, k.Digest, listed, f.At, asOf); err != nil {
 		return zero, k, err
 	}
-	if k.Answer.NoDue, err = s.addDue(f, pointers(listed), asOf, func() (*deadlines, error) {
+	if k.Answer.NoDue, err = s.addDue(f, pointers(listed), asOf, func() (*timeline.Deadlines, error) {
 		return s.imageDeadlines(ctx, i.Repo, k.Digest, seen)
 	}); err != nil {
 		return zero, k, err

@@ -20,6 +20,3 @@ func (s *Service) readSLAs(ctx context.Context, reach []resource.UID) (vuln.SLAs
 	}
 	return read, nil
 }
-
-// since returns the start of the past that a timeline considers, in milliseconds.
-func (c *timeline) since() int64 { return c.now.Add(-max(window, c.slas.Longest())).UnixMilli() }

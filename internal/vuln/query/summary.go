@@ -13,16 +13,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
-	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/timeline"
 )
 
 const (
 	maxDays     = 90
 	defaultDays = 30
-	day         = 24 * time.Hour
-	window      = maxDays * day // the longest period of a summary
-	maxPeriods  = 200_000       // maximum number of periods in which tags pointed to images
+	maxPeriods  = 200_000 // maximum number of periods in which tags pointed to images
 )
 
 // A Summary counts the findings of tags. A finding of a tag is a vulnerability in a package of a given name. If the tag
@@ -33,51 +31,17 @@ type Summary struct {
 	Coverage AnswerCoverage
 }
 
-// Counts contains numbers of findings of tags.
-type Counts struct {
-	Now       BySeverity
-	Excepted  int    // findings for which an exception holds now; the other fields do not count them
-	Fixable   int    // open findings that have a fix
-	Ages      [4]int // open findings by age: less than 7 days, less than 30, less than 90, and older
-	Oldest    finding.Open
-	Fixed     int           // findings fixed in the last 90 days
-	FixedTime time.Duration // sum of the times for which the fixed findings were open
-
-	Limited int        // open findings for whose severity the nearest SLA has a number of days
-	Overdue BySeverity // findings among them that have been open for longer
-
-	// The following are set only by CountDay and ComputeDays.
-	KEV     int           // open findings that are known to be exploited
-	Changes []changes     // changes by day; nil if there are none
-	Age     time.Duration // sum of the ages of the open findings
-}
-
-// BySeverity contains the number of findings of each severity.
-type BySeverity [finding.SeverityCritical + 1]int
-
-// Sum returns the number of all findings.
-func (b BySeverity) Sum() (n int) {
-	for _, count := range b {
-		n += count
-	}
-	return n
-}
-
-// A Point contains the numbers of open findings at a time.
-type Point struct {
-	Time time.Time
-	Open BySeverity
-}
-
-// A SummaryRow contains the counts of a group, a repo or a tag.
-type SummaryRow struct {
-	UID   resource.UID // UID of the group or repo; for a tag, the UID of its repo
-	Repo  bool         // whether UID is the UID of a repo
-	Name  string
-	Tag   bool
-	Tags  int // number of tags that exist
-	Count Counts
-}
+// The parts of a Summary.
+type (
+	// Counts contains numbers of findings of tags.
+	Counts = timeline.Counts
+	// BySeverity contains the number of findings of each severity.
+	BySeverity = timeline.BySeverity
+	// A Point contains the numbers of open findings at a time.
+	Point = timeline.Point
+	// A SummaryRow contains the counts of a group, a repo or a tag.
+	SummaryRow = timeline.Row
+)
 
 // A summarySelection selects the tags of a summary. It is stored in page tokens.
 type summarySelection struct {
@@ -106,7 +70,7 @@ func (s *Service) Summarize(
 	if err != nil {
 		return zero, sum, err
 	}
-	rows, err := s.nameRows(ctx, c.rows)
+	rows, err := s.nameRows(ctx, c.Rows())
 	if err != nil {
 		return zero, sum, err
 	}
@@ -129,14 +93,14 @@ func (s *Service) Visit(
 	if err != nil {
 		return nil, sum, err
 	}
-	rows, err = s.nameRows(ctx, c.rows)
+	rows, err = s.nameRows(ctx, c.Rows())
 	return rows, sum, err
 }
 
 // summarize counts the findings that a summary is about. visit is nil, or is called as described at Visit.
 func (s *Service) summarize(
 	ctx context.Context, selected summarySelection, visit func(finding.OfTag),
-) (c *timeline, sum Summary, _ error) {
+) (c *tagPast, sum Summary, _ error) {
 	reach, err := finding.Reach(ctx, s.authz, selected.Group, resource.RepoList, resource.ReportsList)
 	if err != nil {
 		return nil, sum, err
@@ -150,39 +114,39 @@ func (s *Service) summarize(
 		return nil, sum, err
 	}
 	defer done()
-	c = newTimeline(s.packages.Time(), cmp.Or(selected.Days, defaultDays), selected.Group)
-	if c.slas, err = s.readSLAs(ctx, reach); err != nil {
+	c = newTagPast(s.packages.Time(), cmp.Or(selected.Days, defaultDays), selected.Group)
+	if c.SLAs, err = s.readSLAs(ctx, reach); err != nil {
 		return nil, sum, err
 	}
 	if err = s.readTimeline(ctx, c, reach, seen); err == nil && visit != nil {
-		c.visit, err = visit, s.readExploited(ctx, c, seen)
+		c.Visit, err = visit, s.readExploited(ctx, c, seen)
 	}
 	if err != nil {
 		return nil, sum, err
 	}
-	if err := c.summarize(ctx); err != nil {
+	if err := c.Summarize(ctx); err != nil {
 		return nil, sum, err
 	}
-	sum.Total, sum.Series = c.total, c.series()
+	sum.Total, sum.Series = c.Total, c.Series()
 	sum.Coverage, err = s.groupCoverage(ctx, &c.group, seen)
 	return c, sum, err
 }
 
 // readTimeline reads to which images the tags in reach have pointed, with the packages of these images and the
 // advisories that affect them.
-func (s *Service) readTimeline(ctx context.Context, c *timeline, reach, seen []resource.UID) (err error) {
-	since := c.since()
+func (s *Service) readTimeline(ctx context.Context, c *tagPast, reach, seen []resource.UID) (err error) {
+	since := c.Since()
 	if c.group.images, err = s.images.TaggedImages(ctx, reach, maxImages); err != nil {
 		return err
 	}
-	if c.periods, err = s.images.TagPeriods(ctx, reach, since, maxPeriods); err != nil {
+	if c.Periods, err = s.images.TagPeriods(ctx, reach, since, maxPeriods); err != nil {
 		return err
 	}
 	return s.readPeriods(ctx, c, seen, since)
 }
 
 // readPeriods reads the packages of the images to which tags have pointed, and the advisories that affect them.
-func (s *Service) readPeriods(ctx context.Context, c *timeline, seen []resource.UID, since int64) (err error) {
+func (s *Service) readPeriods(ctx context.Context, c *tagPast, seen []resource.UID, since int64) (err error) {
 	current := map[string]int{}
 	for _, i := range c.group.images {
 		if i.State == registry.ImageIndexed {
@@ -190,14 +154,14 @@ func (s *Service) readPeriods(ctx context.Context, c *timeline, seen []resource.
 		}
 	}
 	digests := map[string]bool{}
-	for _, p := range c.periods {
+	for _, p := range c.Periods {
 		for _, i := range p.Images {
 			if i.State == registry.ImageIndexed {
 				digests[i.Digest] = true
 			}
 		}
 	}
-	if err := s.readExceptions(ctx, c); err != nil {
+	if err := c.ReadExceptions(ctx, s.packages); err != nil {
 		return err
 	}
 	compared := map[int64]bool{}
@@ -209,33 +173,33 @@ func (s *Service) readPeriods(ctx context.Context, c *timeline, seen []resource.
 			return err
 		}
 	}
-	if c.packages, err = s.packages.ByID(ctx, slices.Collect(maps.Keys(c.hits))); err != nil {
+	if c.Packages, err = s.packages.ByID(ctx, slices.Collect(maps.Keys(c.Hits))); err != nil {
 		return err
 	}
 	return s.readOthers(ctx, c, seen)
 }
 
 // readOthers reads the severities of vulnerabilities that no advisory about their packages rates, from other records.
-func (s *Service) readOthers(ctx context.Context, c *timeline, seen []resource.UID) error {
+func (s *Service) readOthers(ctx context.Context, c *tagPast, seen []resource.UID) error {
 	var names []string
-	for id, hits := range c.hits {
+	for id, hits := range c.Hits {
 		for _, h := range hits {
-			if finding.Rank(c.packages[id].Ecosystem, h.Rating) > 0 {
+			if finding.Rank(c.Packages[id].Ecosystem, h.Rating) > 0 {
 				continue
 			}
-			for _, called := range c.advisories[h.Advisory].Vulnerabilities() {
+			for _, called := range c.Advisories[h.Advisory].Vulnerabilities() {
 				names = append(names, called...)
 			}
 		}
 	}
 	var err error
-	c.others, err = finding.ReadRecords(ctx, s.advisories, seen, names)
+	c.Others, err = finding.ReadRecords(ctx, s.advisories, seen, names)
 	return err
 }
 
 // readContents reads the packages of images, and stores those that an advisory affects or has affected.
 func (s *Service) readContents(
-	ctx context.Context, c *timeline, digests []string, current map[string]int, compared map[int64]bool,
+	ctx context.Context, c *tagPast, digests []string, current map[string]int, compared map[int64]bool,
 	seen []resource.UID, since int64,
 ) error {
 	var fresh []int64
@@ -262,45 +226,46 @@ func (s *Service) readContents(
 		return err
 	}
 	for digest, packages := range contents {
-		affected := slices.DeleteFunc(packages, func(id int64) bool { return len(c.hits[id]) == 0 })
-		c.affected[digest] = slices.Clip(slices.Clone(affected))
+		affected := slices.DeleteFunc(packages, func(id int64) bool { return len(c.Hits[id]) == 0 })
+		c.Affected[digest] = slices.Clip(slices.Clone(affected))
 	}
 	return nil
 }
 
 // readHits reads the advisories that affect or have affected packages.
-func (s *Service) readHits(ctx context.Context, c *timeline, packages []int64, seen []resource.UID, since int64) error {
+func (s *Service) readHits(ctx context.Context, c *tagPast, packages []int64, seen []resource.UID, since int64) error {
 	hits, err := s.packages.HitsSince(ctx, packages, seen, since)
 	if err != nil {
 		return err
 	}
-	maps.Copy(c.hits, hits.ByPackage)
-	maps.Copy(c.advisories, named(hits.Advisories))
+	maps.Copy(c.Hits, hits.ByPackage)
+	maps.Copy(c.Advisories, named(hits.Advisories))
 	return nil
 }
 
 // readClaims reads the packages in the SBOMs of current and past images of tags. It also reads which of these packages
 // an advisory affects or has affected.
 func (s *Service) readClaims(
-	ctx context.Context, c *timeline, compared map[int64]bool, seen []resource.UID, since int64,
+	ctx context.Context, c *tagPast, compared map[int64]bool, seen []resource.UID, since int64,
 ) (err error) {
 	images := slices.Clone(c.group.images)
-	for _, p := range c.periods {
+	for _, p := range c.Periods {
 		for _, i := range p.Images {
 			images = append(images, imagedb.TaggedImage{Repo: p.Repo, Digest: i.Digest, State: i.State, Number: i.Number})
 		}
 	}
-	if c.group.claims, err = s.claimsOf(ctx, images); err != nil {
+	if c.Claims, err = s.claimsOf(ctx, images); err != nil {
 		return err
 	}
+	c.group.claims = c.Claims
 	for _, i := range c.group.images {
 		if c.group.counts(i) {
-			for _, claim := range c.group.claims[i.Number] {
+			for _, claim := range c.Claims[i.Number] {
 				c.group.packages[claim.Package] = nil
 			}
 		}
 	}
-	for _, listed := range c.group.claims {
+	for _, listed := range c.Claims {
 		for _, claim := range listed {
 			compared[claim.Package] = true
 		}
@@ -309,9 +274,9 @@ func (s *Service) readClaims(
 }
 
 // nameRows adds the names of groups and repos.
-func (s *Service) nameRows(ctx context.Context, byKey map[rowKey]*SummaryRow) (rows []SummaryRow, _ error) {
+func (s *Service) nameRows(ctx context.Context, found []*SummaryRow) (rows []SummaryRow, _ error) {
 	uids := map[bool][]resource.UID{}
-	for _, r := range byKey {
+	for _, r := range found {
 		if !r.Tag {
 			uids[r.Repo] = append(uids[r.Repo], r.UID)
 		}
@@ -321,7 +286,7 @@ func (s *Service) nameRows(ctx context.Context, byKey map[rowKey]*SummaryRow) (r
 		return nil, err
 	}
 	groups, err := s.packages.NamesOf(ctx, "groups", false, uids[false])
-	for _, r := range byKey {
+	for _, r := range found {
 		switch {
 		case r.Tag:
 		case r.Repo:
@@ -334,67 +299,15 @@ func (s *Service) nameRows(ctx context.Context, byKey map[rowKey]*SummaryRow) (r
 	return rows, err
 }
 
-// A timeline contains the images of tags over time, with their packages and advisories. It counts the findings.
-type timeline struct {
-	now        time.Time
-	points     []int64 // times of the series in milliseconds, in order
-	place      resource.UID
-	group      groupContents
-	periods    []imagedb.TagPeriod
-	affected   map[string][]int64 // packages with a current or past match, by digest
-	hits       hitsByPackage
-	packages   map[int64]registry.Package
-	advisories map[int64]vuln.Advisory
-
-	exceptions exceptions
-	slas       vuln.SLAs
-	deadlines  *deadlines // when findings must be fixed; nil if that is not computed
-	visit      func(finding.OfTag)
-	others     finding.Records // other records about unrated vulnerabilities
-
-	changeDays   []vuln.Day                // days whose changes are counted
-	byRepo       bool                      // whether each repo has a row
-	exploited    map[vuln.CVE]bool         // vulnerabilities that are known to be exploited
+// A tagPast is a timeline with the current images of tags.
+type tagPast struct {
+	*timeline.Timeline
+	group        groupContents
 	repoPackages map[resource.UID]*numbers // packages of the images of each repo; nil if they are not counted
 	tagged       map[string][]resource.UID // repos in which an image has a tag, by digest; set with repoPackages
-
-	sets  map[string][]hitSet // cache of setsOf
-	total Counts
-	rows  map[rowKey]*SummaryRow
-	open  [len(BySeverity{})][]int // changes of the number of open findings at each point, by severity
 }
 
-// newTimeline returns an empty timeline with a series of days that ends now.
-func newTimeline(now time.Time, days int, place resource.UID) *timeline {
-	c := &timeline{now: now, place: place, group: groupContents{packages: map[int64]*packageCount{}},
-		affected: map[string][]int64{},
-		hits:     hitsByPackage{}, advisories: map[int64]vuln.Advisory{}, sets: map[string][]hitSet{},
-		rows: map[rowKey]*SummaryRow{}}
-	midnight := now.Truncate(day)
-	for i := days - 2; i >= 0; i-- {
-		c.points = append(c.points, midnight.Add(-time.Duration(i)*day).UnixMilli())
-	}
-	// The last point is so late that it includes all open findings, even if the clocks of replicas differ.
-	c.points = append(c.points, imagedb.Now-1)
-	for i := range c.open {
-		c.open[i] = make([]int, days+1)
-	}
-	return c
-}
-
-// series returns the points of the series, by adding up the changes in open.
-func (c *timeline) series() []Point {
-	points := make([]Point, len(c.points))
-	for severity, steps := range c.open {
-		n := 0
-		for i := range points {
-			n += steps[i]
-			points[i].Open[severity] = n
-		}
-	}
-	for i, ms := range c.points {
-		points[i].Time = time.UnixMilli(ms).UTC()
-	}
-	points[len(points)-1].Time = c.now
-	return points
+// newTagPast returns an empty tagPast with a series of days that ends now.
+func newTagPast(now time.Time, days int, place resource.UID) *tagPast {
+	return &tagPast{Timeline: timeline.New(now, days, place), group: groupContents{packages: map[int64]*packageCount{}}}
 }

@@ -1,4 +1,4 @@
-package query
+package timeline
 
 import (
 	"cmp"
@@ -19,8 +19,6 @@ import (
 // within this time after the inspection, it counts as if it had appeared with the inspection.
 const settling = 10 * time.Minute
 
-type hitsByPackage map[int64][]findingdb.Hit
-
 // A hitSet contains the matches of advisories that describe a vulnerability, by the ID of the package version.
 type hitSet struct {
 	id    string
@@ -35,32 +33,32 @@ type rowKey struct {
 	tag string
 }
 
-// summarize counts the findings of all tags.
-func (c *timeline) summarize(ctx context.Context) error {
-	for len(c.periods) > 0 {
+// Summarize counts the findings of all tags. It consumes the periods.
+func (c *Timeline) Summarize(ctx context.Context) error {
+	for len(c.Periods) > 0 {
 		n := 1
-		for n < len(c.periods) && c.periods[n].Repo == c.periods[0].Repo && c.periods[n].Name == c.periods[0].Name {
+		for n < len(c.Periods) && c.Periods[n].Repo == c.Periods[0].Repo && c.Periods[n].Name == c.Periods[0].Name {
 			n++
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		c.addTag(c.periods[:n])
-		c.periods = c.periods[n:]
+		c.addTag(c.Periods[:n])
+		c.Periods = c.Periods[n:]
 	}
 	return nil
 }
 
 // row returns the row in which a tag is counted. If the summary is about one repo, it has a row for each tag. Otherwise
 // it has a row for each group or repo directly below the place.
-func (c *timeline) row(repo resource.UID, tag string) *SummaryRow {
-	r := SummaryRow{UID: repo, Name: tag, Tag: true}
+func (c *Timeline) row(repo resource.UID, tag string) *Row {
+	r := Row{UID: repo, Name: tag, Tag: true}
 	switch {
-	case c.byRepo:
-		r = SummaryRow{UID: repo, Repo: true}
-	case repo != c.place:
-		child := repo.Ancestor(c.place.Depth() + 1)
-		r = SummaryRow{UID: child, Repo: child == repo}
+	case c.ByRepo:
+		r = Row{UID: repo, Repo: true}
+	case repo != c.Place:
+		child := repo.Ancestor(c.Place.Depth() + 1)
+		r = Row{UID: child, Repo: child == repo}
 	}
 	key := rowKey{r.UID, r.Name}
 	if c.rows[key] == nil {
@@ -78,19 +76,19 @@ type presence struct {
 }
 
 // addTag counts the findings of a tag.
-func (c *timeline) addTag(periods []imagedb.TagPeriod) {
-	row := &SummaryRow{} // row that is not shown, for a deleted tag
+func (c *Timeline) addTag(periods []imagedb.TagPeriod) {
+	row := &Row{} // row that is not shown, for a deleted tag
 	if last := periods[len(periods)-1]; !last.Deleted {
 		row = c.row(last.Repo, last.Name)
 		row.Tags++
-	} else if last.Repo != c.place || c.byRepo {
+	} else if last.Repo != c.Place || c.ByRepo {
 		row = c.row(last.Repo, last.Name)
 	}
 	byName := map[string][]presence{}
 	for i, p := range periods {
 		for _, image := range p.Images {
 			for _, h := range c.presences(p, i, image) {
-				name := c.packages[h.id].Name
+				name := c.Packages[h.id].Name
 				byName[name] = append(byName[name], h)
 			}
 		}
@@ -109,7 +107,7 @@ func (c *timeline) addTag(periods []imagedb.TagPeriod) {
 // presences returns the affected packages of an image to which a tag pointed in a period. A package in the image's
 // files counts from the inspection. A package that only SBOMs list counts from the time when the first of these SBOMs
 // was pushed.
-func (c *timeline) presences(p imagedb.TagPeriod, period int, image imagedb.PeriodImage) (found []presence) {
+func (c *Timeline) presences(p imagedb.TagPeriod, period int, image imagedb.PeriodImage) (found []presence) {
 	add := func(id, from int64) {
 		if from = max(from, p.From); from < p.To {
 			found = append(found, presence{id, period, from, p.To, image.Digest})
@@ -121,13 +119,13 @@ func (c *timeline) presences(p imagedb.TagPeriod, period int, image imagedb.Peri
 	case registry.ImageWaiting:
 		return nil
 	case registry.ImageIndexed:
-		files, known = c.affected[image.Digest], image.Indexed
+		files, known = c.Affected[image.Digest], image.Indexed
 	}
 	for _, id := range files {
 		add(id, known)
 	}
-	for _, claim := range c.group.claims[image.Number] {
-		if _, both := slices.BinarySearch(files, claim.Package); !both && len(c.hits[claim.Package]) > 0 {
+	for _, claim := range c.Claims[image.Number] {
+		if _, both := slices.BinarySearch(files, claim.Package); !both && len(c.Hits[claim.Package]) > 0 {
 			add(claim.Package, max(known, claim.Since))
 		}
 	}
@@ -136,7 +134,7 @@ func (c *timeline) presences(p imagedb.TagPeriod, period int, image imagedb.Peri
 
 // setsOf returns the matches of packages, grouped by vulnerability. It caches the result, because many tags have the
 // same packages.
-func (c *timeline) setsOf(presences []presence) (sets []hitSet) {
+func (c *Timeline) setsOf(presences []presence) (sets []hitSet) {
 	ids := make([]int64, len(presences))
 	for i, p := range presences {
 		ids[i] = p.id
@@ -147,15 +145,15 @@ func (c *timeline) setsOf(presences []presence) (sets []hitSet) {
 	var hits []findingdb.Hit
 	for _, id := range ids {
 		key = binary.AppendVarint(key, id)
-		hits = append(hits, c.hits[id]...)
+		hits = append(hits, c.Hits[id]...)
 	}
 	if known, ok := c.sets[string(key)]; ok {
 		return known
 	}
-	for _, mentions := range finding.ByVulnerability(hits, c.advisories) {
+	for _, mentions := range finding.ByVulnerability(hits, c.Advisories) {
 		names := finding.NamesOf(mentions)
 		set := hitSet{id: finding.NameOf(names), names: names, hits: map[int64][]finding.Mention{},
-			views: c.others.Views(finding.ViewsOf(mentions, c.advisories))}
+			views: c.Others.Views(finding.ViewsOf(mentions, c.Advisories))}
 		for _, m := range mentions {
 			set.hits[m.Package] = append(set.hits[m.Package], m)
 		}
@@ -185,12 +183,12 @@ type mention struct {
 }
 
 // spansOf returns the spans of a finding, ordered by their start, with the ranks of their ratings in views.
-func (c *timeline) spansOf(presences []presence, set hitSet, views []finding.View) (spans []span) {
+func (c *Timeline) spansOf(presences []presence, set hitSet, views []finding.View) (spans []span) {
 	for _, p := range presences {
 		for _, h := range set.hits[p.id] {
 			until := cmp.Or(h.Until, imagedb.Now)
 			if from, to := max(p.from, h.Since), min(p.to, until); from < to {
-				ranks := finding.RanksOf(views, c.advisories[h.Advisory].UID.Parent(), h, c.packages[p.id].Ecosystem)
+				ranks := finding.RanksOf(views, c.Advisories[h.Advisory].UID.Parent(), h, c.Packages[p.id].Ecosystem)
 				spans = append(spans, span{p.period, from, to, ranks, len(h.Fixed) > 0, p.id,
 					mention{h.Advisory, h.Names[0]}, p.digest})
 			}
@@ -213,25 +211,25 @@ type tagFinding struct {
 }
 
 // countChanges counts a finding that was opened or closed on one of the days whose changes are counted.
-func (c *timeline) countChanges(start, end int64, row *SummaryRow) {
+func (c *Timeline) countChanges(start, end int64, row *Row) {
 	if i := c.changeDay(start); i >= 0 {
-		row.Count.changes(len(c.changeDays))[i].Opened++
+		row.Count.ChangesOf(len(c.ChangeDays))[i].Opened++
 	}
 	if i := c.changeDay(end); i >= 0 && end != imagedb.Now {
-		row.Count.changes(len(c.changeDays))[i].Closed++
+		row.Count.ChangesOf(len(c.ChangeDays))[i].Closed++
 	}
 }
 
 // isKnown reports whether a vulnerability with one of the names is known to be exploited.
-func (c *timeline) isKnown(names []string) bool {
+func (c *Timeline) isKnown(names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		cve, ok := vuln.ParseCVE(name)
-		return ok && c.exploited[cve]
+		return ok && c.Exploited[cve]
 	})
 }
 
 // addFinding counts a finding of a tag in the series, in the total and in a row.
-func (c *timeline) addFinding(v tagFinding, row *SummaryRow) {
+func (c *Timeline) addFinding(v tagFinding, row *Row) {
 	if len(v.spans) == 0 {
 		return
 	}
@@ -259,17 +257,17 @@ func (c *timeline) addFinding(v tagFinding, row *SummaryRow) {
 	}
 	if suspicious {
 		if v.spans = c.openNow(v); len(v.spans) == 0 {
-			c.total.Excepted++
+			c.Total.Excepted++
 			row.Count.Excepted++
 			return
 		}
 	}
 	v.Since, v.known = time.UnixMilli(start).UTC(), c.isKnown(v.names)
-	days := c.slas.Over(v.Repo).Days()
-	c.deadlines.add(v, days)
+	days := c.SLAs.Over(v.Repo).Days()
+	c.Deadlines.add(v, days)
 	c.visitOpen(v, days)
-	c.total.addOpen(v, c.now, days)
-	row.Count.addOpen(v, c.now, days)
+	c.Total.addOpen(v, c.Now, days)
+	row.Count.addOpen(v, c.Now, days)
 }
 
 // known returns the time in a period at which the packages of a tag's images were known. It returns imagedb.Now if they
@@ -306,8 +304,8 @@ func (v tagFinding) carried(period int, end int64, s span) bool {
 }
 
 // close counts a closed finding as fixed if the tag was moved to an image without the finding.
-func (c *timeline) close(v tagFinding, start, end int64, period int, row *SummaryRow) {
-	if end != v.periods[period].To || end <= c.now.Add(-window).UnixMilli() {
+func (c *Timeline) close(v tagFinding, start, end int64, period int, row *Row) {
+	if end != v.periods[period].To || end <= c.Now.Add(-Window).UnixMilli() {
 		return
 	}
 	next := v.next(period)
@@ -315,7 +313,7 @@ func (c *timeline) close(v tagFinding, start, end int64, period int, row *Summar
 		return
 	}
 	took := time.Duration(end-start) * time.Millisecond
-	for _, to := range []*Counts{&c.total, &row.Count} {
+	for _, to := range []*Counts{&c.Total, &row.Count} {
 		to.Fixed++
 		to.FixedTime += took
 	}
@@ -364,7 +362,7 @@ func (n *Counts) addOpen(v tagFinding, now time.Time, limits [5]int32) {
 }
 
 // addToSeries counts a finding at each point of the series at which it was open, with its severity at that point.
-func (c *timeline) addToSeries(v tagFinding) {
+func (c *Timeline) addToSeries(v tagFinding) {
 	if len(v.spans) == 1 {
 		c.addBetween(v.spans[0].from, v.spans[0].to, v.spans[0].ranks.Severity(v.counting))
 		return
@@ -388,7 +386,7 @@ func (c *timeline) addToSeries(v tagFinding) {
 	}
 }
 
-func (c *timeline) addBetween(from, to int64, severity finding.Severity) {
+func (c *Timeline) addBetween(from, to int64, severity finding.Severity) {
 	first, _ := slices.BinarySearch(c.points, from)
 	end, _ := slices.BinarySearch(c.points, to)
 	if first < end {

@@ -1,4 +1,4 @@
-package query
+package timeline
 
 import (
 	"context"
@@ -34,17 +34,17 @@ type exceptedKey struct {
 	pkg, point int64
 }
 
-// readExceptions reads the exceptions that held at any point of the timeline.
-func (s *Service) readExceptions(ctx context.Context, c *timeline) error {
+// ReadExceptions reads the exceptions that held at any point of the timeline.
+func (c *Timeline) ReadExceptions(ctx context.Context, packages *findingdb.Store) error {
 	var repos []resource.UID
-	for _, p := range c.periods {
+	for _, p := range c.Periods {
 		if len(repos) == 0 || repos[len(repos)-1] != p.Repo {
 			repos = append(repos, p.Repo)
 		}
 	}
-	x, err := exception.Read(ctx, s.packages, repos, time.UnixMilli(c.points[0]), c.now)
+	x, err := exception.Read(ctx, packages, repos, time.UnixMilli(c.points[0]), c.Now)
 	if len(c.points) == 1 { // the series has only one point, which is now
-		x, err = exception.Read(ctx, s.packages, repos, c.now, c.now)
+		x, err = exception.Read(ctx, packages, repos, c.Now, c.Now)
 	}
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (s *Service) readExceptions(ctx context.Context, c *timeline) error {
 		return nil
 	}
 	c.exceptions.tagged = map[finding.ImageKey][]tagTime{}
-	for _, p := range c.periods {
+	for _, p := range c.Periods {
 		for _, i := range p.Images {
 			key := finding.ImageKey{Repo: p.Repo, Digest: i.Digest}
 			c.exceptions.tagged[key] = append(c.exceptions.tagged[key], tagTime{p.Name, p.From, p.To})
@@ -65,7 +65,7 @@ func (s *Service) readExceptions(ctx context.Context, c *timeline) error {
 }
 
 // candidates returns the exceptions that may hold for findings of a package, or nil if there are none.
-func (c *timeline) candidates(id int64) *exception.Set {
+func (c *Timeline) candidates(id int64) *exception.Set {
 	if c.exceptions.index == nil {
 		return nil
 	}
@@ -74,23 +74,23 @@ func (c *timeline) candidates(id int64) *exception.Set {
 		return held
 	}
 	var called []string
-	for _, h := range c.hits[id] {
-		called = append(append(called, c.advisories[h.Advisory].OwnNames()...), c.advisories[h.Advisory].Fixes...)
+	for _, h := range c.Hits[id] {
+		called = append(append(called, c.Advisories[h.Advisory].OwnNames()...), c.Advisories[h.Advisory].Fixes...)
 	}
 	slices.Sort(called)
-	held = c.exceptions.index.ForPackage(c.packages[id], slices.Compact(called))
+	held = c.exceptions.index.ForPackage(c.Packages[id], slices.Compact(called))
 	c.exceptions.packages[id] = held
 	return held
 }
 
 // mayBeExcepted reports whether an exception may have held for one of the spans of a finding.
-func (c *timeline) mayBeExcepted(v tagFinding) bool {
+func (c *Timeline) mayBeExcepted(v tagFinding) bool {
 	return c.exceptions.index != nil && slices.ContainsFunc(v.spans,
 		func(s span) bool { return c.candidates(s.id) != nil })
 }
 
 // isExcepted reports whether an exception held for a span of a finding at a point.
-func (c *timeline) isExcepted(repo resource.UID, s span, point int64) bool {
+func (c *Timeline) isExcepted(repo resource.UID, s span, point int64) bool {
 	held := c.candidates(s.id)
 	if held == nil {
 		return false
@@ -109,11 +109,11 @@ func (c *timeline) isExcepted(repo resource.UID, s span, point int64) bool {
 
 // exceptedAt returns the mentions of vulnerabilities for which an exception held at a point. The result is the same as
 // in the list of an image's findings at that time.
-func (c *timeline) exceptedAt(held *exception.Set, key exceptedKey) map[mention]bool {
-	hits := slices.DeleteFunc(slices.Clone(c.hits[key.pkg]), func(h findingdb.Hit) bool {
+func (c *Timeline) exceptedAt(held *exception.Set, key exceptedKey) map[mention]bool {
+	hits := slices.DeleteFunc(slices.Clone(c.Hits[key.pkg]), func(h findingdb.Hit) bool {
 		return h.Since > key.point || h.Until != 0 && h.Until <= key.point
 	})
-	asOf := c.now
+	asOf := c.Now
 	if key.point != imagedb.Now-1 {
 		asOf = time.UnixMilli(key.point)
 	}
@@ -124,10 +124,10 @@ func (c *timeline) exceptedAt(held *exception.Set, key exceptedKey) map[mention]
 		}
 	}
 	ids := map[mention]bool{}
-	for _, mentions := range finding.ByVulnerability(hits, c.advisories) {
+	for _, mentions := range finding.ByVulnerability(hits, c.Advisories) {
 		excepted := exception.Case{Repo: key.image.Repo, Digest: key.image.Digest, Tags: tags,
-			Claims:  finding.Claims(mentions, c.advisories),
-			Package: c.packages[key.pkg]}
+			Claims:  finding.Claims(mentions, c.Advisories),
+			Package: c.Packages[key.pkg]}
 		if _, ok := held.Holding(excepted, asOf, nil); ok {
 			for _, m := range mentions {
 				ids[mention{m.Advisory, m.Names[0]}] = true
@@ -138,14 +138,14 @@ func (c *timeline) exceptedAt(held *exception.Set, key exceptedKey) map[mention]
 }
 
 // openNow returns the spans of a finding that have not ended and have no exception.
-func (c *timeline) openNow(v tagFinding) []span {
+func (c *Timeline) openNow(v tagFinding) []span {
 	return slices.DeleteFunc(slices.Clone(v.spans), func(s span) bool {
 		return s.to != imagedb.Now || c.isExcepted(v.Repo, s, imagedb.Now-1)
 	})
 }
 
 // addToPoints is like addToSeries, for a finding for which an exception may hold.
-func (c *timeline) addToPoints(v tagFinding) {
+func (c *Timeline) addToPoints(v tagFinding) {
 	for i, point := range c.points {
 		var open finding.Ranks
 		for _, s := range v.spans {
