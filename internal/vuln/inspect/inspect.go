@@ -31,7 +31,7 @@ import (
 
 // Version is the version of the code that determines a Result. It is increased when an image may get a different
 // Result, so that images with an older Version are read again.
-const Version = 3
+const Version = 4
 
 // A Layer is a layer of an image.
 type Layer struct {

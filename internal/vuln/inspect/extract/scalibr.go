@@ -3,6 +3,7 @@ package extract
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io/fs"
 	"path"
 	"strings"
@@ -38,7 +39,9 @@ func scalibrReaders() ([]reader, error) {
 	var readers []reader
 	var failed error
 	add := func(make func(*cpb.PluginConfig) (filesystem.Extractor, error), wants func(*fileInfo) bool) {
-		x, err := make(&cpb.PluginConfig{})
+		x, err := make(&cpb.PluginConfig{PluginSpecific: []*cpb.PluginSpecificConfig{{
+			Config: &cpb.PluginSpecificConfig_Dpkg{Dpkg: &cpb.DpkgConfig{IncludeNotInstalled: true}}, // see hasFiles
+		}}})
 		if err != nil {
 			failed = cmp.Or(failed, err)
 			return
@@ -106,11 +109,34 @@ func extractWith(ctx context.Context, x filesystem.Extractor, file *layer.File) 
 	}
 	c := &Claim{}
 	for _, p := range found.Packages {
+		if m, ok := p.Metadata.(*dpkgmeta.Metadata); ok {
+			has, problem := hasFiles(m.Status, file.Path)
+			if err = cmp.Or(err, problem); !has {
+				continue
+			}
+		}
 		if e := entryOf(p); e != nil {
 			c.packages = append(c.packages, e)
 		}
 	}
 	return c, err
+}
+
+// hasFiles reports whether the files of a dpkg package are in the image. They are there from the time when they were
+// unpacked, whether or not the package was configured. status has three words: the wish, a flag and the state. Images
+// without a package manager describe packages in dpkgStatus, without a status.
+func hasFiles(status, name string) (bool, error) {
+	words := strings.Fields(status)
+	if len(words) == 0 {
+		return strings.HasPrefix(name, dpkgStatus), nil
+	}
+	switch words[len(words)-1] {
+	case "installed", "unpacked", "half-configured", "half-installed", "triggers-awaited", "triggers-pending":
+		return true, nil
+	case "not-installed", "config-files":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is not a status of dpkg", status)
 }
 
 // maxBytes returns the maximum size of a file that an extractor reads into memory, or 0 for an extractor that reads
