@@ -39,6 +39,7 @@ help: ## List the targets
 
 .PHONY: build
 build: ## Build the server, the command and the provider for kubelets into bin/, without C
+	@echo "building into bin/; the first build takes some minutes"
 	CGO_ENABLED=0 $(GO) build -o bin/holdfastd ./cmd/holdfastd
 	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o bin/holdfast ./cmd/holdfast
 	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o bin/holdfast-credential-provider ./cmd/holdfast-credential-provider
