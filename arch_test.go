@@ -248,6 +248,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{cli + "transfer", cli + "problem registry/upstream/challenge registry/upstream/link"},
 	{cli + "iam", cliBase + cli + "noun access/workload"},
 	{cli + "report", cliBase + cli + "noun"},
+	{cli + "kubernetes", cliBase + cli + "iam " + cli + "noun"},
 	{cli + "registry", cliBase + cli + "iam " + cli + "noun " + cli + "report " + cli + "transfer"},
 	{cli + "advisories", cliBase + cli + "noun"},
 	{cli + "events", cliBase + cli + "iam " + cli + "noun"},

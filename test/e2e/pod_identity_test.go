@@ -172,21 +172,7 @@ func (p *pod) kubelet(
 		t.Fatal(err)
 	}
 	config := filepath.Join(folder, "config.yaml")
-	text := fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1
-kind: CredentialProviderConfig
-providers:
-  - name: holdfast-credential-provider
-    apiVersion: credentialprovider.kubelet.k8s.io/v1
-    matchImages: [%q]
-    defaultCacheDuration: 0s
-    args: [--server=%s, --registry=%s, --timeout=60s]
-    tokenAttributes:
-      serviceAccountTokenAudience: %s
-      cacheType: Token
-      requireServiceAccount: true
-      optionalServiceAccountAnnotationKeys: [holdfast.dev/identity]
-`, p.RegistryHost, p.BaseURL, p.RegistryHost, p.AuthURL)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(config, p.kubeletConfig(t), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	args := append([]string{config, folder, "shop", "web", annotations}, images...)
@@ -208,6 +194,22 @@ providers:
 		t.Error("the token of the service account is in the output")
 	}
 	return credentials, stderr.String()
+}
+
+// kubeletConfig returns the configuration that the command prints for nodes. Only the options of the provider differ,
+// because the name of the registry does not lead to the server.
+func (p *pod) kubeletConfig(t *testing.T) []byte {
+	t.Helper()
+	setup := exec.CommandContext(t.Context(), testprogram.Holdfast(t), "kubernetes", "setup", "--only", "provider",
+		"--api", p.BaseURL, "--registry", p.RegistryHost, "--audience", p.AuthURL)
+	setup.Env = append(os.Environ(), "XDG_CONFIG_HOME="+t.TempDir())
+	text, err := setup.Output()
+	options := regexp.MustCompile(`args: .*`)
+	if err != nil || !options.Match(text) {
+		t.Fatalf("the command prints no configuration: %v\n%s", err, text)
+	}
+	return options.ReplaceAll(text, fmt.Appendf(nil, "args: [--server=%s, --registry=%s, --timeout=60s]", p.BaseURL,
+		p.RegistryHost))
 }
 
 type kubeletResult struct {

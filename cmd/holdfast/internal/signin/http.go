@@ -73,3 +73,21 @@ func (a *Agent) RedirectAddress(ctx context.Context) (string, error) {
 	}
 	return document.Redirect, nil
 }
+
+// Transmit sends a request that has its own credentials, such as a token of a workload. It follows no redirects, and
+// refuses to send the credentials unencrypted to another machine, unless the settings allow that.
+func (a *Agent) Transmit(req *http.Request) (*http.Response, error) {
+	if err := a.allow(req.URL.Scheme + "://" + req.URL.Host); err != nil {
+		return nil, err
+	}
+	security, err := a.tls()
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("User-Agent", "holdfast/"+buildinfo.Version())
+	resp, err := transmit(security, req)
+	if err != nil {
+		return nil, problem.New(problem.ExitUnreachable, "cannot reach %s: %v", req.URL.Host, err)
+	}
+	return resp, nil
+}
