@@ -180,8 +180,8 @@ var mayImport = []struct{ pkg, imports string }{
 		"registry/imagedb registry/metadata registry/pulldb registry/registrydb store vuln/finding " +
 		"vuln/findingdb vuln/query"},
 	{"vuln/trend", "access/authz core/fault core/resource vuln vuln/findingdb vuln/query"},
-	{"vuln/report", "access/authz access/iam access/iamdb core/fault core/page core/resource registry " +
-		"registry/metadata store vuln/finding vuln/findingdb vuln/query"},
+	{"vuln/report", "access/authz access/iam access/iamdb core/fault core/page core/resource platform/mail registry " +
+		"registry/metadata store vuln vuln/finding vuln/findingdb vuln/query"},
 	{"ops/backup", "core/fault platform/blob platform/secret registry registry/registrydb store store/dump " +
 		"store/recount"},
 	{"signin/input", "core/resource"},

@@ -44,5 +44,6 @@ func (s *Server) openFindings(images *metadata.Service, tokens *page.Tokens) (to
 	s.trends = trend.NewService(packages, to.Findings, s.checker, s.log)
 	to.Trends = s.trends
 	to.Reports = report.NewService(to.Findings, packages, images, s.iam, s.checker, tokens)
+	s.reports = to.Reports.NewMailer(s.mail, emailOf, s.log)
 	return to
 }

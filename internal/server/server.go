@@ -53,6 +53,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/indexer"
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 	"github.com/holdfast-dev/holdfast/internal/vuln/match"
+	"github.com/holdfast-dev/holdfast/internal/vuln/report"
 	"github.com/holdfast-dev/holdfast/internal/vuln/trend"
 )
 
@@ -84,6 +85,7 @@ type Server struct {
 	indexer          *indexer.Indexer
 	matcher          *match.Matcher
 	trends           *trend.Service
+	reports          *report.Mailer
 	budgets          *budget.Service
 	refusals         *denials.Recorder
 	operator         *status.Service
@@ -339,6 +341,7 @@ func (s *Server) runBehind(ctx, serving context.Context, group *errgroup.Group) 
 	group.Go(func() error { return s.sendMail(ctx) })
 	group.Go(func() error { return s.matcher.Run(ctx) })
 	group.Go(func() error { return s.trends.Run(ctx) })
+	group.Go(func() error { return s.reports.Run(ctx) })
 	if s.cfg.InspectWorkers > 0 && inspect.Ready() {
 		group.Go(func() error { return s.indexer.Run(ctx) })
 	}

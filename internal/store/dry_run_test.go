@@ -84,6 +84,8 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	registrytest.AddImage(t, s.RegistryStore, st.repo, "deleted", "one")
 	testkit.Must(t, s.DeleteTagNamed(t.Context(), st.repo.UID, "deleted", nil))
 	st.trash = registrytest.Trashed(t, s.RegistryStore, st.repo.UID)["tag deleted"]
+	testkit.Must(t, testkit.Ignore(s.AddReportSubscription(t.Context(), vuln.ReportSubscription{
+		Group: org.UID, Identity: iamtest.Alice})))
 	testkit.Must(t, testkit.Ignore(s.SetSLA(t.Context(), vuln.SLA{UID: org.UID, Critical: 7})))
 	testkit.Must(t, testkit.Ignore(s.SetRetention(t.Context(),
 		registry.Retention{UID: org.UID, KeepMatching: []string{"none"}, EveryDays: 1})))

@@ -138,6 +138,19 @@ func (st stage) actsOnFindings() map[string]act {
 			func(ctx context.Context) error { return st.DeletePullRule(ctx, st.rule.UID) },
 			func(ctx context.Context) error { return st.DeletePullRule(ctx, none) },
 		},
+		"AddReportSubscription": {
+			func(ctx context.Context) error {
+				return testkit.Ignore(st.AddReportSubscription(ctx, vuln.ReportSubscription{
+					Group: st.org.UID, Identity: iamtest.Bob}))
+			},
+			func(ctx context.Context) error {
+				return testkit.Ignore(st.AddReportSubscription(ctx, vuln.ReportSubscription{Group: none, Identity: iamtest.Bob}))
+			},
+		},
+		"DeleteReportSubscription": {
+			func(ctx context.Context) error { return st.DeleteReportSubscription(ctx, iamtest.Alice, st.org.UID) },
+			func(ctx context.Context) error { return st.DeleteReportSubscription(ctx, iamtest.Alice, none) },
+		},
 		"SetSLA": {
 			func(ctx context.Context) error {
 				return testkit.Ignore(st.SetSLA(ctx, vuln.SLA{UID: st.org.UID, Critical: 8}))

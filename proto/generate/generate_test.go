@@ -153,7 +153,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"GroupFindingsService":             7,
 		"RulesService":                     6,
 		"SlasService":                      3,
-		"ReportsService":                   1,
+		"ReportsService":                   4,
 		"VexService":                       2,
 		"DeliveriesService":                5,
 		"ExploitedService":                 3,
@@ -206,7 +206,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 func TestDocumentOffersValidateOnly(t *testing.T) {
 	_, doc := openapiJSON(t)
 	custom := `PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash|RunRetention|RunSync|CopyImages|` +
-		`ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest`
+		`ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest|CreateReportSubscription`
 	change := regexp.MustCompile(
 		`^[A-Za-z]+_(Create|Update|Delete|BatchCreate|BatchDelete|SetRetention|SetSla|` + custom + `)`)
 	whole := regexp.MustCompile(`:(batchCreate|batchDelete|updateIdentityMetadata)$|/accountLinks/|_(` + custom + `)$`)

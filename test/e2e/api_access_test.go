@@ -207,6 +207,8 @@ func TestApiAccess(t *testing.T) {
 				"ListExploitLists QueryExploits " + // tested in TestExploited
 				"ListGroupFindings GetSummary ListFindingTotals " + // tested in TestGroupFindings
 				"GetTrend GetReport " + // tested in TestTrend
+				// tested in TestSubscriptionAccess and TestMailReport
+				"ListReportSubscriptions CreateReportSubscription DeleteReportSubscription " +
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
 				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink " +
 				"DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +

@@ -197,6 +197,51 @@ func TestMailFailingSubscription(t *testing.T) {
 	})
 }
 
+// TestMailReport checks that a person who subscribes to a report gets it, and how the subscription ends.
+func TestMailReport(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, database string) {
+		box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})
+		w := serve(t, database, mailing(box), nil)
+		path := "/findings/v1/groups/" + string(w.Organization) + "/report_subscription"
+		stranger := w.mint(t, resource.NewRoot(), token.Claims{})
+		if got := w.send(t, stranger, http.MethodPost, path, `{}`); got.status != http.StatusForbidden {
+			t.Errorf("a stranger subscribes: %d %s", got.status, got.body)
+		}
+		var found struct{ People []struct{ UID string } }
+		people := w.send(t, w.Token, http.MethodGet, "/access/v1/people?page_size=10", "")
+		if err := json.Unmarshal([]byte(people.body), &found); err != nil || len(found.People) != 1 {
+			t.Fatalf("%v in %s", err, people.body)
+		}
+		w.Token = w.mint(t, resource.UID(found.People[0].UID), token.Claims{})
+		var dry, made struct{ GroupUID, Group, NextTime string }
+		w.makes(t, path, `{"validateOnly":true}`, &dry)
+		w.makes(t, path, `{}`, &made)
+		if made.GroupUID != string(w.Organization) || made.Group != "dev" || made.NextTime == "" {
+			t.Errorf("the subscription is %+v", made)
+		}
+		got := box.Await(t, 1)[0]
+		text := textOf(t, got)
+		if len(got.To) != 1 || got.To[0] != strings.ToLower(w.OwnerEmail) ||
+			!strings.Contains(got.Data, "Subject: Findings of dev: nothing is known") ||
+			!strings.Contains(text, "0 images with tags") || !strings.Contains(text, "findings report unsubscribe") {
+			t.Errorf("to %v: %s\n%s", got.To, got.Data, text)
+		}
+		if got := w.send(t, stranger, http.MethodGet, "/findings/v1/report_subscriptions", ""); got.status != http.StatusOK ||
+			strings.Contains(got.body, string(w.Organization)) {
+			t.Errorf("a stranger lists subscriptions: %d %s", got.status, got.body)
+		}
+		if got := w.send(t, stranger, http.MethodDelete, path, ""); got.status != http.StatusNotFound {
+			t.Errorf("a stranger ends the subscription: %d %s", got.status, got.body)
+		}
+		if got := w.send(t, w.Token, http.MethodDelete, path, ""); got.status != http.StatusOK {
+			t.Errorf("the person ends the subscription: %d %s", got.status, got.body)
+		}
+		if got := w.send(t, w.Token, http.MethodDelete, path, ""); got.status != http.StatusNotFound {
+			t.Errorf("the person ends it again: %d %s", got.status, got.body)
+		}
+	})
+}
+
 // TestMailDoctor checks that the command doctor reports an unusable mail server as a warning.
 func TestMailDoctor(t *testing.T) {
 	box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})

@@ -12,6 +12,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	emptypb "google.golang.org/protobuf/types/known/emptypb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -25,6 +26,300 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ListReportSubscriptionsRequest has no fields.
+type ListReportSubscriptionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListReportSubscriptionsRequest) Reset() {
+	*x = ListReportSubscriptionsRequest{}
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListReportSubscriptionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListReportSubscriptionsRequest) ProtoMessage() {}
+
+func (x *ListReportSubscriptionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListReportSubscriptionsRequest.ProtoReflect.Descriptor instead.
+func (*ListReportSubscriptionsRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_reports_proto_rawDescGZIP(), []int{0}
+}
+
+// ListReportSubscriptionsResponse has the subscriptions of the caller.
+type ListReportSubscriptionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The subscriptions, by the uid of the group.
+	Items         []*ReportSubscription `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListReportSubscriptionsResponse) Reset() {
+	*x = ListReportSubscriptionsResponse{}
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListReportSubscriptionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListReportSubscriptionsResponse) ProtoMessage() {}
+
+func (x *ListReportSubscriptionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListReportSubscriptionsResponse.ProtoReflect.Descriptor instead.
+func (*ListReportSubscriptionsResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_reports_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListReportSubscriptionsResponse) GetItems() []*ReportSubscription {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+// CreateReportSubscriptionRequest names the group.
+type CreateReportSubscriptionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The uid of the group.
+	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
+	// Run all checks and return the result of the change without writing it.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateReportSubscriptionRequest) Reset() {
+	*x = CreateReportSubscriptionRequest{}
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateReportSubscriptionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateReportSubscriptionRequest) ProtoMessage() {}
+
+func (x *CreateReportSubscriptionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateReportSubscriptionRequest.ProtoReflect.Descriptor instead.
+func (*CreateReportSubscriptionRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_reports_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *CreateReportSubscriptionRequest) GetGroupUid() string {
+	if x != nil {
+		return x.GroupUid
+	}
+	return ""
+}
+
+func (x *CreateReportSubscriptionRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+// DeleteReportSubscriptionRequest names the group.
+type DeleteReportSubscriptionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The uid of the group.
+	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
+	// Run all checks and return the result of the change without writing it.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteReportSubscriptionRequest) Reset() {
+	*x = DeleteReportSubscriptionRequest{}
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteReportSubscriptionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteReportSubscriptionRequest) ProtoMessage() {}
+
+func (x *DeleteReportSubscriptionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteReportSubscriptionRequest.ProtoReflect.Descriptor instead.
+func (*DeleteReportSubscriptionRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_reports_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *DeleteReportSubscriptionRequest) GetGroupUid() string {
+	if x != nil {
+		return x.GroupUid
+	}
+	return ""
+}
+
+func (x *DeleteReportSubscriptionRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+// ReportSubscription says that a person gets the report of a group by e-mail every week.
+type ReportSubscription struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The uid of the group.
+	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
+	// The names of the group and of the groups above it, joined by slashes; empty if the
+	// caller may not see them.
+	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	// The uid of the person.
+	IdentityUid string `protobuf:"bytes,3,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
+	// When the person subscribed.
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// When the next report is due.
+	NextTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=next_time,json=nextTime,proto3" json:"next_time,omitempty"`
+	// When the last report was given to the queue of messages; absent if none was.
+	LastTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	// Why the last report was not sent; empty if it was.
+	Problem       string `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportSubscription) Reset() {
+	*x = ReportSubscription{}
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportSubscription) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportSubscription) ProtoMessage() {}
+
+func (x *ReportSubscription) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportSubscription.ProtoReflect.Descriptor instead.
+func (*ReportSubscription) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_reports_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ReportSubscription) GetGroupUid() string {
+	if x != nil {
+		return x.GroupUid
+	}
+	return ""
+}
+
+func (x *ReportSubscription) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *ReportSubscription) GetIdentityUid() string {
+	if x != nil {
+		return x.IdentityUid
+	}
+	return ""
+}
+
+func (x *ReportSubscription) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
+func (x *ReportSubscription) GetNextTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextTime
+	}
+	return nil
+}
+
+func (x *ReportSubscription) GetLastTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastTime
+	}
+	return nil
+}
+
+func (x *ReportSubscription) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // GetReportRequest names the group.
 type GetReportRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -36,7 +331,7 @@ type GetReportRequest struct {
 
 func (x *GetReportRequest) Reset() {
 	*x = GetReportRequest{}
-	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[0]
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +343,7 @@ func (x *GetReportRequest) String() string {
 func (*GetReportRequest) ProtoMessage() {}
 
 func (x *GetReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[0]
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +356,7 @@ func (x *GetReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReportRequest.ProtoReflect.Descriptor instead.
 func (*GetReportRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_reports_proto_rawDescGZIP(), []int{0}
+	return file_holdfast_findings_v1_reports_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetReportRequest) GetGroupUid() string {
@@ -122,7 +417,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[1]
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -134,7 +429,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[1]
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -147,7 +442,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_reports_proto_rawDescGZIP(), []int{1}
+	return file_holdfast_findings_v1_reports_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Report) GetGroupUid() string {
@@ -288,7 +583,7 @@ type ReportPart struct {
 
 func (x *ReportPart) Reset() {
 	*x = ReportPart{}
-	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[2]
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -300,7 +595,7 @@ func (x *ReportPart) String() string {
 func (*ReportPart) ProtoMessage() {}
 
 func (x *ReportPart) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[2]
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -313,7 +608,7 @@ func (x *ReportPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportPart.ProtoReflect.Descriptor instead.
 func (*ReportPart) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_reports_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_findings_v1_reports_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReportPart) GetKind() SummaryRow_Kind {
@@ -387,7 +682,7 @@ type ReportFinding struct {
 
 func (x *ReportFinding) Reset() {
 	*x = ReportFinding{}
-	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[3]
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +694,7 @@ func (x *ReportFinding) String() string {
 func (*ReportFinding) ProtoMessage() {}
 
 func (x *ReportFinding) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[3]
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +707,7 @@ func (x *ReportFinding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportFinding.ProtoReflect.Descriptor instead.
 func (*ReportFinding) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_reports_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_findings_v1_reports_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReportFinding) GetAdvisoryId() string {
@@ -530,7 +825,7 @@ type ReportOwner struct {
 
 func (x *ReportOwner) Reset() {
 	*x = ReportOwner{}
-	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[4]
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -542,7 +837,7 @@ func (x *ReportOwner) String() string {
 func (*ReportOwner) ProtoMessage() {}
 
 func (x *ReportOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[4]
+	mi := &file_holdfast_findings_v1_reports_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -555,7 +850,7 @@ func (x *ReportOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportOwner.ProtoReflect.Descriptor instead.
 func (*ReportOwner) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_reports_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_findings_v1_reports_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReportOwner) GetIdentityUid() string {
@@ -611,7 +906,25 @@ var File_holdfast_findings_v1_reports_proto protoreflect.FileDescriptor
 
 const file_holdfast_findings_v1_reports_proto_rawDesc = "" +
 	"\n" +
-	"\"holdfast/findings/v1/reports.proto\x12\x14holdfast.findings.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a#holdfast/findings/v1/findings.proto\x1a!holdfast/findings/v1/groups.proto\":\n" +
+	"\"holdfast/findings/v1/reports.proto\x12\x14holdfast.findings.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a#holdfast/findings/v1/findings.proto\x1a!holdfast/findings/v1/groups.proto\" \n" +
+	"\x1eListReportSubscriptionsRequest\"a\n" +
+	"\x1fListReportSubscriptionsResponse\x12>\n" +
+	"\x05items\x18\x01 \x03(\v2(.holdfast.findings.v1.ReportSubscriptionR\x05items\"o\n" +
+	"\x1fCreateReportSubscriptionRequest\x12&\n" +
+	"\tgroup_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\bgroupUid\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"i\n" +
+	"\x1fDeleteReportSubscriptionRequest\x12 \n" +
+	"\tgroup_uid\x18\x01 \x01(\tB\x03\xe0A\x02R\bgroupUid\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\xb3\x02\n" +
+	"\x12ReportSubscription\x12\x1b\n" +
+	"\tgroup_uid\x18\x01 \x01(\tR\bgroupUid\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12!\n" +
+	"\fidentity_uid\x18\x03 \x01(\tR\videntityUid\x12;\n" +
+	"\vcreate_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\x127\n" +
+	"\tnext_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bnextTime\x127\n" +
+	"\tlast_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x18\n" +
+	"\aproblem\x18\a \x01(\tR\aproblem\":\n" +
 	"\x10GetReportRequest\x12&\n" +
 	"\tgroup_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\bgroupUid\"\xf0\x06\n" +
 	"\x06Report\x12\x1b\n" +
@@ -669,11 +982,18 @@ const file_holdfast_findings_v1_reports_proto_rawDesc = "" +
 	"\aoverdue\x18\x06 \x01(\x03H\x00R\aoverdue\x88\x01\x01\x12(\n" +
 	"\x10fixed_this_month\x18\a \x01(\x03R\x0efixedThisMonthB\n" +
 	"\n" +
-	"\b_overdue2\xa7\x01\n" +
+	"\b_overdue2\x80\a\n" +
 	"\x0eReportsService\x12\x94\x01\n" +
 	"\tGetReport\x12&.holdfast.findings.v1.GetReportRequest\x1a\x1c.holdfast.findings.v1.Report\"A\x82\xd3\xe4\x93\x02+\x12)/findings/v1/groups/{group_uid=**}/report\x8a\xaf\xa8\xd2\x05\n" +
 	"\x12\b\n" +
-	"\x06\xc5\f\xfd\f\xee\x0eB=Z;github.com/holdfast-dev/holdfast/gen/findings/v1;findingspbb\x06proto3"
+	"\x06\xc5\f\xfd\f\xee\x0e\x12\xbb\x01\n" +
+	"\x17ListReportSubscriptions\x124.holdfast.findings.v1.ListReportSubscriptionsRequest\x1a5.holdfast.findings.v1.ListReportSubscriptionsResponse\"3\x82\xd3\xe4\x93\x02#\x12!/findings/v1/report_subscriptions\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12\x98\x02\n" +
+	"\x18CreateReportSubscription\x125.holdfast.findings.v1.CreateReportSubscriptionRequest\x1a(.holdfast.findings.v1.ReportSubscription\"\x9a\x01\x82\xd3\xe4\x93\x02;:\x01*\"6/findings/v1/groups/{group_uid=**}/report_subscription\x8a\xaf\xa8\xd2\x05\n" +
+	"\x12\b\n" +
+	"\x06\xc5\f\xfd\f\xee\x0e\xc2\xf0\x8e\xfc\vC\n" +
+	"8dev.holdfast.api.findings.report_subscription.created.v1\x12\x05group\x18\x01\x12\xfd\x01\n" +
+	"\x18DeleteReportSubscription\x125.holdfast.findings.v1.DeleteReportSubscriptionRequest\x1a\x16.google.protobuf.Empty\"\x91\x01\x82\xd3\xe4\x93\x028*6/findings/v1/groups/{group_uid=**}/report_subscription\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\xc2\xf0\x8e\xfc\vC\n" +
+	"8dev.holdfast.api.findings.report_subscription.deleted.v1\x12\x05group\x18\x01B=Z;github.com/holdfast-dev/holdfast/gen/findings/v1;findingspbb\x06proto3"
 
 var (
 	file_holdfast_findings_v1_reports_proto_rawDescOnce sync.Once
@@ -687,50 +1007,66 @@ func file_holdfast_findings_v1_reports_proto_rawDescGZIP() []byte {
 	return file_holdfast_findings_v1_reports_proto_rawDescData
 }
 
-var file_holdfast_findings_v1_reports_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_holdfast_findings_v1_reports_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_holdfast_findings_v1_reports_proto_goTypes = []any{
-	(*GetReportRequest)(nil),      // 0: holdfast.findings.v1.GetReportRequest
-	(*Report)(nil),                // 1: holdfast.findings.v1.Report
-	(*ReportPart)(nil),            // 2: holdfast.findings.v1.ReportPart
-	(*ReportFinding)(nil),         // 3: holdfast.findings.v1.ReportFinding
-	(*ReportOwner)(nil),           // 4: holdfast.findings.v1.ReportOwner
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
-	(*FindingCounts)(nil),         // 6: holdfast.findings.v1.FindingCounts
-	(*SeverityCounts)(nil),        // 7: holdfast.findings.v1.SeverityCounts
-	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
-	(*SummaryPoint)(nil),          // 9: holdfast.findings.v1.SummaryPoint
-	(*FindingTotal)(nil),          // 10: holdfast.findings.v1.FindingTotal
-	(*AnswerCoverage)(nil),        // 11: holdfast.findings.v1.AnswerCoverage
-	(SummaryRow_Kind)(0),          // 12: holdfast.findings.v1.SummaryRow.Kind
-	(Severity)(0),                 // 13: holdfast.findings.v1.Severity
+	(*ListReportSubscriptionsRequest)(nil),  // 0: holdfast.findings.v1.ListReportSubscriptionsRequest
+	(*ListReportSubscriptionsResponse)(nil), // 1: holdfast.findings.v1.ListReportSubscriptionsResponse
+	(*CreateReportSubscriptionRequest)(nil), // 2: holdfast.findings.v1.CreateReportSubscriptionRequest
+	(*DeleteReportSubscriptionRequest)(nil), // 3: holdfast.findings.v1.DeleteReportSubscriptionRequest
+	(*ReportSubscription)(nil),              // 4: holdfast.findings.v1.ReportSubscription
+	(*GetReportRequest)(nil),                // 5: holdfast.findings.v1.GetReportRequest
+	(*Report)(nil),                          // 6: holdfast.findings.v1.Report
+	(*ReportPart)(nil),                      // 7: holdfast.findings.v1.ReportPart
+	(*ReportFinding)(nil),                   // 8: holdfast.findings.v1.ReportFinding
+	(*ReportOwner)(nil),                     // 9: holdfast.findings.v1.ReportOwner
+	(*timestamppb.Timestamp)(nil),           // 10: google.protobuf.Timestamp
+	(*FindingCounts)(nil),                   // 11: holdfast.findings.v1.FindingCounts
+	(*SeverityCounts)(nil),                  // 12: holdfast.findings.v1.SeverityCounts
+	(*durationpb.Duration)(nil),             // 13: google.protobuf.Duration
+	(*SummaryPoint)(nil),                    // 14: holdfast.findings.v1.SummaryPoint
+	(*FindingTotal)(nil),                    // 15: holdfast.findings.v1.FindingTotal
+	(*AnswerCoverage)(nil),                  // 16: holdfast.findings.v1.AnswerCoverage
+	(SummaryRow_Kind)(0),                    // 17: holdfast.findings.v1.SummaryRow.Kind
+	(Severity)(0),                           // 18: holdfast.findings.v1.Severity
+	(*emptypb.Empty)(nil),                   // 19: google.protobuf.Empty
 }
 var file_holdfast_findings_v1_reports_proto_depIdxs = []int32{
-	5,  // 0: holdfast.findings.v1.Report.time:type_name -> google.protobuf.Timestamp
-	5,  // 1: holdfast.findings.v1.Report.month_time:type_name -> google.protobuf.Timestamp
-	6,  // 2: holdfast.findings.v1.Report.counts:type_name -> holdfast.findings.v1.FindingCounts
-	7,  // 3: holdfast.findings.v1.Report.fixed_this_month:type_name -> holdfast.findings.v1.SeverityCounts
-	8,  // 4: holdfast.findings.v1.Report.mean_time_to_fix:type_name -> google.protobuf.Duration
-	9,  // 5: holdfast.findings.v1.Report.series:type_name -> holdfast.findings.v1.SummaryPoint
-	2,  // 6: holdfast.findings.v1.Report.parts:type_name -> holdfast.findings.v1.ReportPart
-	4,  // 7: holdfast.findings.v1.Report.owners:type_name -> holdfast.findings.v1.ReportOwner
-	3,  // 8: holdfast.findings.v1.Report.open:type_name -> holdfast.findings.v1.ReportFinding
-	3,  // 9: holdfast.findings.v1.Report.fixed:type_name -> holdfast.findings.v1.ReportFinding
-	10, // 10: holdfast.findings.v1.Report.packages:type_name -> holdfast.findings.v1.FindingTotal
-	11, // 11: holdfast.findings.v1.Report.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
-	12, // 12: holdfast.findings.v1.ReportPart.kind:type_name -> holdfast.findings.v1.SummaryRow.Kind
-	6,  // 13: holdfast.findings.v1.ReportPart.counts:type_name -> holdfast.findings.v1.FindingCounts
-	13, // 14: holdfast.findings.v1.ReportFinding.severity:type_name -> holdfast.findings.v1.Severity
-	5,  // 15: holdfast.findings.v1.ReportFinding.open_time:type_name -> google.protobuf.Timestamp
-	5,  // 16: holdfast.findings.v1.ReportFinding.due_time:type_name -> google.protobuf.Timestamp
-	5,  // 17: holdfast.findings.v1.ReportFinding.fixed_time:type_name -> google.protobuf.Timestamp
-	7,  // 18: holdfast.findings.v1.ReportOwner.open:type_name -> holdfast.findings.v1.SeverityCounts
-	0,  // 19: holdfast.findings.v1.ReportsService.GetReport:input_type -> holdfast.findings.v1.GetReportRequest
-	1,  // 20: holdfast.findings.v1.ReportsService.GetReport:output_type -> holdfast.findings.v1.Report
-	20, // [20:21] is the sub-list for method output_type
-	19, // [19:20] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	4,  // 0: holdfast.findings.v1.ListReportSubscriptionsResponse.items:type_name -> holdfast.findings.v1.ReportSubscription
+	10, // 1: holdfast.findings.v1.ReportSubscription.create_time:type_name -> google.protobuf.Timestamp
+	10, // 2: holdfast.findings.v1.ReportSubscription.next_time:type_name -> google.protobuf.Timestamp
+	10, // 3: holdfast.findings.v1.ReportSubscription.last_time:type_name -> google.protobuf.Timestamp
+	10, // 4: holdfast.findings.v1.Report.time:type_name -> google.protobuf.Timestamp
+	10, // 5: holdfast.findings.v1.Report.month_time:type_name -> google.protobuf.Timestamp
+	11, // 6: holdfast.findings.v1.Report.counts:type_name -> holdfast.findings.v1.FindingCounts
+	12, // 7: holdfast.findings.v1.Report.fixed_this_month:type_name -> holdfast.findings.v1.SeverityCounts
+	13, // 8: holdfast.findings.v1.Report.mean_time_to_fix:type_name -> google.protobuf.Duration
+	14, // 9: holdfast.findings.v1.Report.series:type_name -> holdfast.findings.v1.SummaryPoint
+	7,  // 10: holdfast.findings.v1.Report.parts:type_name -> holdfast.findings.v1.ReportPart
+	9,  // 11: holdfast.findings.v1.Report.owners:type_name -> holdfast.findings.v1.ReportOwner
+	8,  // 12: holdfast.findings.v1.Report.open:type_name -> holdfast.findings.v1.ReportFinding
+	8,  // 13: holdfast.findings.v1.Report.fixed:type_name -> holdfast.findings.v1.ReportFinding
+	15, // 14: holdfast.findings.v1.Report.packages:type_name -> holdfast.findings.v1.FindingTotal
+	16, // 15: holdfast.findings.v1.Report.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	17, // 16: holdfast.findings.v1.ReportPart.kind:type_name -> holdfast.findings.v1.SummaryRow.Kind
+	11, // 17: holdfast.findings.v1.ReportPart.counts:type_name -> holdfast.findings.v1.FindingCounts
+	18, // 18: holdfast.findings.v1.ReportFinding.severity:type_name -> holdfast.findings.v1.Severity
+	10, // 19: holdfast.findings.v1.ReportFinding.open_time:type_name -> google.protobuf.Timestamp
+	10, // 20: holdfast.findings.v1.ReportFinding.due_time:type_name -> google.protobuf.Timestamp
+	10, // 21: holdfast.findings.v1.ReportFinding.fixed_time:type_name -> google.protobuf.Timestamp
+	12, // 22: holdfast.findings.v1.ReportOwner.open:type_name -> holdfast.findings.v1.SeverityCounts
+	5,  // 23: holdfast.findings.v1.ReportsService.GetReport:input_type -> holdfast.findings.v1.GetReportRequest
+	0,  // 24: holdfast.findings.v1.ReportsService.ListReportSubscriptions:input_type -> holdfast.findings.v1.ListReportSubscriptionsRequest
+	2,  // 25: holdfast.findings.v1.ReportsService.CreateReportSubscription:input_type -> holdfast.findings.v1.CreateReportSubscriptionRequest
+	3,  // 26: holdfast.findings.v1.ReportsService.DeleteReportSubscription:input_type -> holdfast.findings.v1.DeleteReportSubscriptionRequest
+	6,  // 27: holdfast.findings.v1.ReportsService.GetReport:output_type -> holdfast.findings.v1.Report
+	1,  // 28: holdfast.findings.v1.ReportsService.ListReportSubscriptions:output_type -> holdfast.findings.v1.ListReportSubscriptionsResponse
+	4,  // 29: holdfast.findings.v1.ReportsService.CreateReportSubscription:output_type -> holdfast.findings.v1.ReportSubscription
+	19, // 30: holdfast.findings.v1.ReportsService.DeleteReportSubscription:output_type -> google.protobuf.Empty
+	27, // [27:31] is the sub-list for method output_type
+	23, // [23:27] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_reports_proto_init() }
@@ -740,14 +1076,14 @@ func file_holdfast_findings_v1_reports_proto_init() {
 	}
 	file_holdfast_findings_v1_findings_proto_init()
 	file_holdfast_findings_v1_groups_proto_init()
-	file_holdfast_findings_v1_reports_proto_msgTypes[4].OneofWrappers = []any{}
+	file_holdfast_findings_v1_reports_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_findings_v1_reports_proto_rawDesc), len(file_holdfast_findings_v1_reports_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -11,6 +11,7 @@ import (
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
+	emptypb "google.golang.org/protobuf/types/known/emptypb"
 )
 
 // This is a compile-time assertion to ensure that this generated file
@@ -19,7 +20,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ReportsService_GetReport_FullMethodName = "/holdfast.findings.v1.ReportsService/GetReport"
+	ReportsService_GetReport_FullMethodName                = "/holdfast.findings.v1.ReportsService/GetReport"
+	ReportsService_ListReportSubscriptions_FullMethodName  = "/holdfast.findings.v1.ReportsService/ListReportSubscriptions"
+	ReportsService_CreateReportSubscription_FullMethodName = "/holdfast.findings.v1.ReportsService/CreateReportSubscription"
+	ReportsService_DeleteReportSubscription_FullMethodName = "/holdfast.findings.v1.ReportsService/DeleteReportSubscription"
 )
 
 // ReportsServiceClient is the client API for ReportsService service.
@@ -35,6 +39,17 @@ type ReportsServiceClient interface {
 	// are included only if the caller may also list role bindings, on the groups that
 	// they own.
 	GetReport(ctx context.Context, in *GetReportRequest, opts ...grpc.CallOption) (*Report, error)
+	// ListReportSubscriptions returns the caller's subscriptions to weekly reports, at most
+	// 10. The token must not be narrowed.
+	ListReportSubscriptions(ctx context.Context, in *ListReportSubscriptionsRequest, opts ...grpc.CallOption) (*ListReportSubscriptionsResponse, error)
+	// CreateReportSubscription sends the report of a group to the caller by e-mail, now and
+	// then every week. The caller must be a person whose token is not narrowed. Before each
+	// mail the server checks again whether the person may get the report. If the caller has
+	// subscribed to the group before, nothing changes.
+	CreateReportSubscription(ctx context.Context, in *CreateReportSubscriptionRequest, opts ...grpc.CallOption) (*ReportSubscription, error)
+	// DeleteReportSubscription ends the caller's subscription to the report of a group, also
+	// if the caller may no longer see the group. The token must not be narrowed.
+	DeleteReportSubscription(ctx context.Context, in *DeleteReportSubscriptionRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 }
 
 type reportsServiceClient struct {
@@ -55,6 +70,36 @@ func (c *reportsServiceClient) GetReport(ctx context.Context, in *GetReportReque
 	return out, nil
 }
 
+func (c *reportsServiceClient) ListReportSubscriptions(ctx context.Context, in *ListReportSubscriptionsRequest, opts ...grpc.CallOption) (*ListReportSubscriptionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListReportSubscriptionsResponse)
+	err := c.cc.Invoke(ctx, ReportsService_ListReportSubscriptions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *reportsServiceClient) CreateReportSubscription(ctx context.Context, in *CreateReportSubscriptionRequest, opts ...grpc.CallOption) (*ReportSubscription, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportSubscription)
+	err := c.cc.Invoke(ctx, ReportsService_CreateReportSubscription_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *reportsServiceClient) DeleteReportSubscription(ctx context.Context, in *DeleteReportSubscriptionRequest, opts ...grpc.CallOption) (*emptypb.Empty, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(emptypb.Empty)
+	err := c.cc.Invoke(ctx, ReportsService_DeleteReportSubscription_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ReportsServiceServer is the server API for ReportsService service.
 // All implementations must embed UnimplementedReportsServiceServer
 // for forward compatibility.
@@ -68,6 +113,17 @@ type ReportsServiceServer interface {
 	// are included only if the caller may also list role bindings, on the groups that
 	// they own.
 	GetReport(context.Context, *GetReportRequest) (*Report, error)
+	// ListReportSubscriptions returns the caller's subscriptions to weekly reports, at most
+	// 10. The token must not be narrowed.
+	ListReportSubscriptions(context.Context, *ListReportSubscriptionsRequest) (*ListReportSubscriptionsResponse, error)
+	// CreateReportSubscription sends the report of a group to the caller by e-mail, now and
+	// then every week. The caller must be a person whose token is not narrowed. Before each
+	// mail the server checks again whether the person may get the report. If the caller has
+	// subscribed to the group before, nothing changes.
+	CreateReportSubscription(context.Context, *CreateReportSubscriptionRequest) (*ReportSubscription, error)
+	// DeleteReportSubscription ends the caller's subscription to the report of a group, also
+	// if the caller may no longer see the group. The token must not be narrowed.
+	DeleteReportSubscription(context.Context, *DeleteReportSubscriptionRequest) (*emptypb.Empty, error)
 	mustEmbedUnimplementedReportsServiceServer()
 }
 
@@ -80,6 +136,15 @@ type UnimplementedReportsServiceServer struct{}
 
 func (UnimplementedReportsServiceServer) GetReport(context.Context, *GetReportRequest) (*Report, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetReport not implemented")
+}
+func (UnimplementedReportsServiceServer) ListReportSubscriptions(context.Context, *ListReportSubscriptionsRequest) (*ListReportSubscriptionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListReportSubscriptions not implemented")
+}
+func (UnimplementedReportsServiceServer) CreateReportSubscription(context.Context, *CreateReportSubscriptionRequest) (*ReportSubscription, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateReportSubscription not implemented")
+}
+func (UnimplementedReportsServiceServer) DeleteReportSubscription(context.Context, *DeleteReportSubscriptionRequest) (*emptypb.Empty, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteReportSubscription not implemented")
 }
 func (UnimplementedReportsServiceServer) mustEmbedUnimplementedReportsServiceServer() {}
 func (UnimplementedReportsServiceServer) testEmbeddedByValue()                        {}
@@ -120,6 +185,60 @@ func _ReportsService_GetReport_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ReportsService_ListReportSubscriptions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListReportSubscriptionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReportsServiceServer).ListReportSubscriptions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReportsService_ListReportSubscriptions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReportsServiceServer).ListReportSubscriptions(ctx, req.(*ListReportSubscriptionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ReportsService_CreateReportSubscription_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateReportSubscriptionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReportsServiceServer).CreateReportSubscription(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReportsService_CreateReportSubscription_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReportsServiceServer).CreateReportSubscription(ctx, req.(*CreateReportSubscriptionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ReportsService_DeleteReportSubscription_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteReportSubscriptionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReportsServiceServer).DeleteReportSubscription(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReportsService_DeleteReportSubscription_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReportsServiceServer).DeleteReportSubscription(ctx, req.(*DeleteReportSubscriptionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ReportsService_ServiceDesc is the grpc.ServiceDesc for ReportsService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -130,6 +249,18 @@ var ReportsService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetReport",
 			Handler:    _ReportsService_GetReport_Handler,
+		},
+		{
+			MethodName: "ListReportSubscriptions",
+			Handler:    _ReportsService_ListReportSubscriptions_Handler,
+		},
+		{
+			MethodName: "CreateReportSubscription",
+			Handler:    _ReportsService_CreateReportSubscription_Handler,
+		},
+		{
+			MethodName: "DeleteReportSubscription",
+			Handler:    _ReportsService_DeleteReportSubscription_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -234,7 +234,11 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.RuleUpdated:       {rule, rule, "holdfast.findings.v1.Rule"},
 		resource.RuleDeleted:       {rule, nil, "holdfast.findings.v1.DeleteRuleRequest"},
 		resource.SLAUpdated:        {nil, sla, "holdfast.findings.v1.Sla"},
-		resource.SLADeleted:        {sla, nil, "holdfast.findings.v1.DeleteSlaRequest"},
+		resource.ReportSubscribed: {nil, vuln.ReportSubscription{Group: eventThing, Identity: eventThing, CreateTime: at},
+			"holdfast.findings.v1.ReportSubscription"},
+		resource.ReportUnsubscribed: {vuln.ReportSubscription{Group: eventThing, Identity: eventThing, CreateTime: at}, nil,
+			"holdfast.findings.v1.DeleteReportSubscriptionRequest"},
+		resource.SLADeleted: {sla, nil, "holdfast.findings.v1.DeleteSlaRequest"},
 		resource.ExploitListDeleted: {
 			vuln.ExploitList{Group: eventThing, Format: vuln.KEV, Time: at}, nil,
 			"holdfast.findings.v1.DeleteExploitListRequest",

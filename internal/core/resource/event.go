@@ -101,6 +101,8 @@ const (
 	RuleDeleted        EventType = "findings.rule.deleted.v1"
 	SLAUpdated         EventType = "findings.sla.updated.v1"
 	SLADeleted         EventType = "findings.sla.deleted.v1"
+	ReportSubscribed   EventType = "findings.report_subscription.created.v1"
+	ReportUnsubscribed EventType = "findings.report_subscription.deleted.v1"
 	SignerCreated      EventType = "platform.registry.signer.created.v1"
 	SignerDeleted      EventType = "platform.registry.signer.deleted.v1"
 	AccountCreated     EventType = "signin.account.created.v1"

@@ -207,6 +207,7 @@ var listCapabilities = map[string]resource.Capability{
 	"findings.exception":               resource.OverrideList,
 	"findings.rule":                    resource.PolicyList,
 	"findings.sla":                     resource.PolicyList,
+	"findings.report_subscription":     resource.ReportsList,
 	"platform.registry.access":         resource.RepoList,
 	"signin.account":                   resource.IdentityList,
 	"signin.activity":                  resource.IdentityList,

@@ -43,6 +43,10 @@ const (
 	// MaxNotices is the limit for notices of one kind from one organization to one address. Nothing else counts towards
 	// it. Otherwise an attacker could use up the limit first, and then sign in or stop a webhook unnoticed.
 	MaxNotices = 20
+
+	// MaxReports is the limit for weekly reports from one organization to one address. Reports count towards the limit
+	// of the organization, but use up at most half of it, so that invites are still sent.
+	MaxReports = 5
 )
 
 // A Notice is a kind of message that warns a person. Its value is the purpose of the key for digests of addresses, so
@@ -55,12 +59,16 @@ const (
 	NewDevice              Notice = "mail addresses of notices"
 	FailingWebhook         Notice = "mail addresses of notices about webhooks"
 	FailingWebhookOfFolder Notice = "mail addresses of notices about webhooks of folders"
+	WeeklyReport           Notice = "mail addresses of weekly reports"
 )
 
 // limit returns the limit for notices of a kind from one organization to one address.
 func (n Notice) limit() int {
-	if n == FailingWebhookOfFolder {
+	switch n {
+	case FailingWebhookOfFolder:
 		return MaxBoth
+	case WeeklyReport:
+		return MaxReports
 	}
 	return MaxNotices
 }
@@ -107,30 +115,36 @@ type sealed struct {
 // reached, it only counts and logs that, because the sender can give the link to the person
 // in another way.
 func (q *Queue) Add(ctx context.Context, t *store.Tx, m Message) error {
+	_, err := q.TryAdd(ctx, t, m)
+	return err
+}
+
+// TryAdd is Add for senders that can try again later. It returns the reason why the message was not added, or "".
+func (q *Queue) TryAdd(ctx context.Context, t *store.Tx, m Message) (left string, _ error) {
 	if q == nil || resource.IsDryRun(ctx) {
-		return nil
+		return "", nil
 	}
 	if !isAddress(m.To) {
-		return q.leaveOut(ctx, m, "the address is not one")
+		return q.leaveOut(ctx, m, "the address is not one"), nil
 	}
 	created := t.DB.Time()
 	digest := q.digest(m)
 	n, err := maildb.In(t).Counts(ctx, m.Organization, digest, created.Add(-maildb.Remembered))
 	if err != nil {
-		return err
+		return "", err
 	}
 	if why := m.overLimit(n); why != "" {
-		return q.leaveOut(ctx, m, why)
+		return q.leaveOut(ctx, m, why), nil
 	}
 	body, err := json.Marshal(sealed{m.To, m.Subject, m.Text})
 	if err != nil {
-		return err
+		return "", err
 	}
 	expire := created.Add(maxLife)
 	if !m.Expire.IsZero() && m.Expire.Before(expire) {
 		expire = m.Expire
 	}
-	return maildb.In(t).Insert(ctx, maildb.Mail{
+	return "", maildb.In(t).Insert(ctx, maildb.Mail{
 		ID: rand.Text(), Organization: m.Organization, Address: digest,
 		Sealed: q.cfg.Key.Seal(secret.ForMail, body), CreateTime: created, ExpireTime: expire,
 	})
@@ -145,15 +159,19 @@ func (q *Queue) With(ctx context.Context, message func() Message) []func(*store.
 	return []func(*store.Tx) error{func(t *store.Tx) error { return q.Add(ctx, t, message()) }}
 }
 
-func (q *Queue) leaveOut(ctx context.Context, m Message, why string) error {
+func (q *Queue) leaveOut(ctx context.Context, m Message, why string) string {
 	q.cfg.Metrics.Mails.Add(1, metric.Denied)
 	q.cfg.Log.WarnContext(ctx, "a message is not sent", "organization", m.Organization, "why", why)
-	return nil
+	return why
 }
 
 // overLimit returns the reason why a message is not sent, or "". n has the messages of the last day.
 func (m Message) overLimit(n maildb.Counts) string {
 	switch {
+	case m.Notice == WeeklyReport && n.ByOrganization >= MaxByOrganization/2:
+		return "the organization has sent too many today"
+	case m.Notice == WeeklyReport && n.ToAddress >= MaxToAddress:
+		return "the address was sent too many today"
 	case m.Notice != "" && n.Both < m.Notice.limit():
 		return ""
 	case m.Notice == "" && n.ByOrganization >= MaxByOrganization:

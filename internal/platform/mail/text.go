@@ -34,6 +34,54 @@ func plainName(name string) string {
 	return b.String()
 }
 
+// maxWord is the largest number of characters of a word from a tenant, such as the name of a package.
+const maxWord = 120
+
+// Word returns a word from a tenant, such as a path, a tag or the name or version of a package, in a form that is safe
+// in a message: short, on one line, and without anything that mail programs turn into a link. Dots are kept only
+// between digits, so that versions can be read.
+func Word(text string) string {
+	digit := func(r rune) bool { return '0' <= r && r <= '9' }
+	runes := []rune(strings.TrimSpace(text))
+	var b strings.Builder
+	for i, r := range runes {
+		switch {
+		case i == maxWord:
+			return b.String() + "…"
+		case r == '.' && (i == 0 || i+1 == len(runes) || !digit(runes[i-1]) || !digit(runes[i+1])):
+			r = '·'
+		case unicode.IsLetter(r), unicode.IsDigit(r), unicode.IsMark(r), strings.ContainsRune(". -_'/+~", r):
+		case r == ':' && i+1 < len(runes) && digit(runes[i+1]): // an epoch of a version
+		default:
+			r = '-'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// Report returns the message with the weekly report of a group, which the person can stop with a command. name is the
+// path of the group, and body is the report, in which all words from tenants are the results of Word.
+func (q *Queue) Report(group resource.UID, to, name, subject, body string) Message {
+	text := fmt.Sprintf(`Hello,
+
+this is the report about the findings of "%s" at %s, to which you have subscribed.
+
+%s
+The whole report, as a page that can be printed:
+
+  holdfast findings report %s > report.html
+
+You get this message every week. To stop it:
+
+  holdfast findings report unsubscribe %s
+`, Word(name), q.cfg.Issuer, body, group, group)
+	return Message{
+		Organization: group.Root(), To: to, Subject: "Findings of " + Word(name) + ": " + subject,
+		Text: text + "\n-- \nSent by Holdfast at " + q.cfg.Issuer + ".\n", Notice: WeeklyReport,
+	}
+}
+
 func when(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }
 
 // footer ends every message. It helps a person who did not expect the message to judge it.

@@ -21,6 +21,9 @@ func GroupRules() []grouprule.Rule {
 		grouprule.Deletes("finding_slas", func(ctx context.Context, t *store.Tx, group resource.UID) error {
 			return t.Later(ctx, `DELETE FROM finding_slas WHERE grp = $1`, store.Segment(group))
 		}),
+		grouprule.Deletes("report_subscriptions", func(ctx context.Context, t *store.Tx, group resource.UID) error {
+			return t.Later(ctx, `DELETE FROM report_subscriptions WHERE uid = $1`, string(group))
+		}),
 		grouprule.Cascades("finding_days"),
 		grouprule.Cascades("finding_day_runs"),
 		grouprule.Keeps("matches", "the matcher removes them when it handles the changes of the advisories"),

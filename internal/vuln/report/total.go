@@ -89,6 +89,8 @@ type Service struct {
 	roles    *iamdb.Store
 	authz    *authz.Checker
 	pages    *page.Tokens
+
+	sendsMail bool // whether the server sends e-mail; set by NewMailer
 }
 
 // NewService returns a Service over a database.
@@ -96,7 +98,8 @@ func NewService(
 	queries *query.Service, packages *findingdb.Store, images *metadata.Service, people *iam.Service, c *authz.Checker,
 	pages *page.Tokens,
 ) *Service {
-	return &Service{queries, packages, images, people, iamdb.New(packages.DB), c, pages}
+	return &Service{queries: queries, packages: packages, images: images, iam: people, roles: iamdb.New(packages.DB),
+		authz: c, pages: pages}
 }
 
 // A selection selects totals. It is stored in page tokens.

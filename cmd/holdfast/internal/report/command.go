@@ -34,6 +34,7 @@ func Command(a *noun.App, t Texts) *cobra.Command {
 			"  holdfast findings report acme/platform --format csv > report.csv",
 		Args: cobra.ExactArgs(1),
 	}
+	cmd.AddCommand(subscribe(a), unsubscribe(a), listSubscriptions(a))
 	cmd.ValidArgsFunction = a.CompleteArgs(noun.Groups())
 	cmd.Flags().StringVar(&format, "format", format, "`FORMAT` of the report: html, csv or json")
 	cmd.RunE = a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {

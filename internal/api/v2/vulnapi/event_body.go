@@ -23,6 +23,7 @@ var EventKinds = map[string]wire.EventKind{
 	"findings.exception":           wire.NewEventKind(exceptionRecordOf, &findingspb.DeleteExceptionRequest{}),
 	"findings.rule":                wire.NewEventKind(ruleOf, &findingspb.DeleteRuleRequest{}),
 	"findings.sla":                 wire.NewEventKind(ownSLAOf, &findingspb.DeleteSlaRequest{}),
+	"findings.report_subscription": wire.NewEventKind(reportSubscriptionOf, nil),
 }
 
 // EventBodies return the bodies of events whose body is not the resource itself.
@@ -36,6 +37,10 @@ var EventBodies = map[resource.EventType]wire.EventBody{
 	resource.InventoryDeleted: func(e resource.Event) (proto.Message, error) {
 		p, err := wire.DecodeEvent[vuln.InventoryPlace](e.Before)
 		return &findingspb.DeleteInventoryRequest{GroupUid: string(p.Group), Place: p.Name}, err
+	},
+	resource.ReportUnsubscribed: func(e resource.Event) (proto.Message, error) {
+		v, err := wire.DecodeEvent[vuln.ReportSubscription](e.Before)
+		return &findingspb.DeleteReportSubscriptionRequest{GroupUid: string(v.Group)}, err
 	},
 	resource.ExploitListDeleted: func(e resource.Event) (proto.Message, error) {
 		l, err := wire.DecodeEvent[vuln.ExploitList](e.Before)

@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	pb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 	"github.com/holdfast-dev/holdfast/internal/vuln/report"
 )
@@ -23,6 +25,41 @@ func (s *server) GetReport(ctx context.Context, r *pb.GetReportRequest) (*pb.Rep
 		return nil, err
 	}
 	return reportOf(got), nil
+}
+
+func (s *server) ListReportSubscriptions(
+	ctx context.Context, _ *pb.ListReportSubscriptionsRequest,
+) (*pb.ListReportSubscriptionsResponse, error) {
+	found, err := s.Reports.Subscriptions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ListReportSubscriptionsResponse{Items: wire.Convert(found, namedSubscriptionOf)}, nil
+}
+
+func (s *server) CreateReportSubscription(
+	ctx context.Context, r *pb.CreateReportSubscriptionRequest,
+) (*pb.ReportSubscription, error) {
+	return wire.Get(ctx, "group_uid", r.GetGroupUid(), s.Reports.Subscribe, namedSubscriptionOf)
+}
+
+func (s *server) DeleteReportSubscription(
+	ctx context.Context, r *pb.DeleteReportSubscriptionRequest,
+) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "group_uid", r.GetGroupUid(), s.Reports.Unsubscribe)
+}
+
+func namedSubscriptionOf(v report.Subscription) *pb.ReportSubscription {
+	out := reportSubscriptionOf(v.ReportSubscription)
+	out.Group = v.Path
+	return out
+}
+
+func reportSubscriptionOf(v vuln.ReportSubscription) *pb.ReportSubscription {
+	return &pb.ReportSubscription{
+		GroupUid: string(v.Group), IdentityUid: string(v.Identity), CreateTime: wire.Time(v.CreateTime),
+		NextTime: wire.Time(v.NextTime), LastTime: wire.Time(v.LastTime), Problem: v.Problem,
+	}
 }
 
 func reportOf(r report.Report) *pb.Report {
