@@ -165,8 +165,13 @@ fuzz: ## Run each fuzz target for FUZZTIME (10s)
 	scripts/fuzz $(FUZZTIME)
 
 .PHONY: dist
-dist: ## Write archives, packages, SBOMs and sums of a release into dist/files; ARGS='-version v1.2.3'
+dist: ## Write archives, packages, SBOMs and sums of a release into dist/files, and check it; ARGS='-version v1.2.3'
 	cd release && $(GO) run . dist -source $(CURDIR) -out $(CURDIR)/dist/files $(ARGS)
+	cd release && $(GO) run . check -source $(CURDIR) $(CHECK)
+
+.PHONY: check-release
+check-release: ## Check the image of the server with published advisories and our own rule; CHECK='-advisories FILE -required'
+	cd release && $(GO) run . check -source $(CURDIR) $(CHECK)
 
 .PHONY: image
 image: ## Write the image of the server into dist/image; ARGS='-push host/repo:tag' pushes it

@@ -291,7 +291,11 @@ func (r releaseImage) write(dir string, s source) error {
 // push writes the image and its SBOMs to a registry, with the credentials in Docker's
 // settings.
 func (r releaseImage) push(ctx context.Context, tag name.Tag) error {
-	opts := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	return r.pushWith(tag, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
+}
+
+// pushWith writes the image and its SBOMs to a registry.
+func (r releaseImage) pushWith(tag name.Tag, opts ...remote.Option) error {
 	if err := remote.WriteIndex(tag, r.index, opts...); err != nil {
 		return err
 	}
@@ -314,4 +318,13 @@ func parseTag(s string) (name.Tag, error) {
 		return tag, fmt.Errorf("%q is not HOST/REPO:TAG: %w", s, err)
 	}
 	return tag, nil
+}
+
+// parseDigest reads an address like registry.example.com/acme/holdfastd@sha256:….
+func parseDigest(s string) (name.Digest, error) {
+	ref, err := name.NewDigest(s, name.StrictValidation)
+	if err != nil {
+		return ref, fmt.Errorf("%q is not HOST/REPO@DIGEST: %w", s, err)
+	}
+	return ref, nil
 }

@@ -23,9 +23,13 @@ import (
 
 const usage = `Usage: release dist  [-source DIR] [-out DIR] [-version vX.Y.Z] [-platforms LIST]
        release image [-source DIR] [-out DIR] [-version vX.Y.Z] [-platforms LIST] [-push HOST/REPO:TAG]
+       release check [-source DIR] [-version vX.Y.Z] [-advisories FILE|URL] [-required]
 
 dist writes archives, packages, SBOMs and SHA256SUMS. image writes an OCI layout, and
-pushes it. The version is the commit's tag, or a Go pseudo-version.
+pushes it. check pushes the image to a server of this source, with published advisories,
+and fails if our rule refuses to pull it. If the advisories cannot be downloaded, it says
+that nothing was checked, and fails only with -required. The version is the commit's tag,
+or a Go pseudo-version.
 `
 
 // errUsage is returned for arguments that cannot be used.
@@ -49,13 +53,15 @@ func main() {
 // options are the values of the flags.
 type options struct {
 	source, out, version, push string
+	advisories                 string     // path or address of advisories; "" for all published ones about Go
+	required                   bool       // whether the check fails if the advisories cannot be downloaded
 	platforms                  []platform // platforms to build for; if empty, all
 }
 
 // run runs the command in args, and reports the written files on out.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return fmt.Errorf("name the command dist or image; %w", errUsage)
+		return fmt.Errorf("name the command dist, image or check; %w", errUsage)
 	}
 	if slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]) {
 		fmt.Fprint(out, usage)
@@ -78,22 +84,29 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	defer func() { _ = os.RemoveAll(work) }()
 	b := &builder{source: src, work: work}
-	if args[0] == "dist" {
+	switch args[0] {
+	case "dist":
 		return writeDist(ctx, b, opts, out)
+	case "check":
+		return checkRelease(ctx, b, opts, out)
 	}
 	return writeImage(ctx, b, opts, out)
 }
 
 func parse(command string, args []string, out io.Writer) (options, error) {
 	var o options
-	if command != "dist" && command != "image" {
-		return o, fmt.Errorf("%q is neither dist nor image; %w", command, errUsage)
+	if !slices.Contains([]string{"dist", "image", "check"}, command) {
+		return o, fmt.Errorf("%q is neither dist, image nor check; %w", command, errUsage)
 	}
 	fs := flag.NewFlagSet(command, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&o.source, "source", ".", "")
 	fs.StringVar(&o.out, "out", "dist", "")
 	fs.StringVar(&o.version, "version", "", "")
+	if command == "check" {
+		fs.StringVar(&o.advisories, "advisories", "", "")
+		fs.BoolVar(&o.required, "required", false, "")
+	}
 	fs.Func("platforms", "", func(s string) (err error) {
 		o.platforms, err = parsePlatforms(s)
 		return err

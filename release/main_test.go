@@ -93,8 +93,8 @@ func (m *made) one(t *testing.T, pattern string) string {
 
 func TestMistakes(t *testing.T) {
 	tests := map[string]struct{ args, want string }{
-		"nothing":             {"", "name the command dist or image"},
-		"an unknown command":  {"publish", `"publish" is neither dist nor image`},
+		"nothing":             {"", "name the command dist, image or check"},
+		"an unknown command":  {"publish", `"publish" is neither dist, image nor check`},
 		"an unknown flag":     {"dist -no-such", "flag provided but not defined: -no-such"},
 		"push without image":  {"dist -push a.example/b:c", "flag provided but not defined: -push"},
 		"an argument":         {"dist linux", `unexpected argument "linux"`},
