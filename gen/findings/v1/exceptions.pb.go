@@ -616,7 +616,10 @@ type ListExceptionsResponse struct {
 	// How many exceptions match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
 	// The value of skip in the request.
-	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// What was known about the images below uidp.descendants_of, or else all images, when
+	// the matches were counted. Absent if they were not counted.
+	Coverage      *AnswerCoverage `protobuf:"bytes,5,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -677,6 +680,13 @@ func (x *ListExceptionsResponse) GetSkipped() int32 {
 		return x.Skipped
 	}
 	return 0
+}
+
+func (x *ListExceptionsResponse) GetCoverage() *AnswerCoverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
 }
 
 // ApproveExceptionRequest names the exception to approve.
@@ -793,7 +803,7 @@ var File_holdfast_findings_v1_exceptions_proto protoreflect.FileDescriptor
 
 const file_holdfast_findings_v1_exceptions_proto_rawDesc = "" +
 	"\n" +
-	"%holdfast/findings/v1/exceptions.proto\x12\x14holdfast.findings.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\x9f\x06\n" +
+	"%holdfast/findings/v1/exceptions.proto\x12\x14holdfast.findings.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\x1a#holdfast/findings/v1/findings.proto\"\x9f\x06\n" +
 	"\tException\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x1d\n" +
 	"\n" +
@@ -837,7 +847,7 @@ const file_holdfast_findings_v1_exceptions_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\x04 \x01(\tR\aorderBy\x12\x12\n" +
 	"\x04skip\x18\x05 \x01(\x05R\x04skip\x12%\n" +
-	"\x0ecount_matching\x18\x06 \x01(\bR\rcountMatching\"\xd1\x01\n" +
+	"\x0ecount_matching\x18\x06 \x01(\bR\rcountMatching\"\x93\x02\n" +
 	"\x16ListExceptionsResponse\x12?\n" +
 	"\n" +
 	"exceptions\x18\x01 \x03(\v2\x1f.holdfast.findings.v1.ExceptionR\n" +
@@ -845,7 +855,8 @@ const file_holdfast_findings_v1_exceptions_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
-	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
+	"\askipped\x18\x04 \x01(\x05R\askipped\x12@\n" +
+	"\bcoverage\x18\x05 \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverageB\x0e\n" +
 	"\f_total_count\"\\\n" +
 	"\x17ApproveExceptionRequest\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12$\n" +
@@ -908,7 +919,8 @@ var file_holdfast_findings_v1_exceptions_proto_goTypes = []any{
 	(*DeleteExceptionRequest)(nil),  // 9: holdfast.findings.v1.DeleteExceptionRequest
 	(*timestamppb.Timestamp)(nil),   // 10: google.protobuf.Timestamp
 	(*common.UIDPFilter)(nil),       // 11: holdfast.common.UIDPFilter
-	(*emptypb.Empty)(nil),           // 12: google.protobuf.Empty
+	(*AnswerCoverage)(nil),          // 12: holdfast.findings.v1.AnswerCoverage
+	(*emptypb.Empty)(nil),           // 13: google.protobuf.Empty
 }
 var file_holdfast_findings_v1_exceptions_proto_depIdxs = []int32{
 	0,  // 0: holdfast.findings.v1.Exception.justification:type_name -> holdfast.findings.v1.Justification
@@ -921,21 +933,22 @@ var file_holdfast_findings_v1_exceptions_proto_depIdxs = []int32{
 	2,  // 7: holdfast.findings.v1.CreateExceptionRequest.exception:type_name -> holdfast.findings.v1.Exception
 	11, // 8: holdfast.findings.v1.ListExceptionsRequest.uidp:type_name -> holdfast.common.UIDPFilter
 	2,  // 9: holdfast.findings.v1.ListExceptionsResponse.exceptions:type_name -> holdfast.findings.v1.Exception
-	4,  // 10: holdfast.findings.v1.ExceptionsService.CreateException:input_type -> holdfast.findings.v1.CreateExceptionRequest
-	5,  // 11: holdfast.findings.v1.ExceptionsService.GetException:input_type -> holdfast.findings.v1.GetExceptionRequest
-	6,  // 12: holdfast.findings.v1.ExceptionsService.ListExceptions:input_type -> holdfast.findings.v1.ListExceptionsRequest
-	8,  // 13: holdfast.findings.v1.ExceptionsService.ApproveException:input_type -> holdfast.findings.v1.ApproveExceptionRequest
-	9,  // 14: holdfast.findings.v1.ExceptionsService.DeleteException:input_type -> holdfast.findings.v1.DeleteExceptionRequest
-	2,  // 15: holdfast.findings.v1.ExceptionsService.CreateException:output_type -> holdfast.findings.v1.Exception
-	2,  // 16: holdfast.findings.v1.ExceptionsService.GetException:output_type -> holdfast.findings.v1.Exception
-	7,  // 17: holdfast.findings.v1.ExceptionsService.ListExceptions:output_type -> holdfast.findings.v1.ListExceptionsResponse
-	2,  // 18: holdfast.findings.v1.ExceptionsService.ApproveException:output_type -> holdfast.findings.v1.Exception
-	12, // 19: holdfast.findings.v1.ExceptionsService.DeleteException:output_type -> google.protobuf.Empty
-	15, // [15:20] is the sub-list for method output_type
-	10, // [10:15] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	12, // 10: holdfast.findings.v1.ListExceptionsResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	4,  // 11: holdfast.findings.v1.ExceptionsService.CreateException:input_type -> holdfast.findings.v1.CreateExceptionRequest
+	5,  // 12: holdfast.findings.v1.ExceptionsService.GetException:input_type -> holdfast.findings.v1.GetExceptionRequest
+	6,  // 13: holdfast.findings.v1.ExceptionsService.ListExceptions:input_type -> holdfast.findings.v1.ListExceptionsRequest
+	8,  // 14: holdfast.findings.v1.ExceptionsService.ApproveException:input_type -> holdfast.findings.v1.ApproveExceptionRequest
+	9,  // 15: holdfast.findings.v1.ExceptionsService.DeleteException:input_type -> holdfast.findings.v1.DeleteExceptionRequest
+	2,  // 16: holdfast.findings.v1.ExceptionsService.CreateException:output_type -> holdfast.findings.v1.Exception
+	2,  // 17: holdfast.findings.v1.ExceptionsService.GetException:output_type -> holdfast.findings.v1.Exception
+	7,  // 18: holdfast.findings.v1.ExceptionsService.ListExceptions:output_type -> holdfast.findings.v1.ListExceptionsResponse
+	2,  // 19: holdfast.findings.v1.ExceptionsService.ApproveException:output_type -> holdfast.findings.v1.Exception
+	13, // 20: holdfast.findings.v1.ExceptionsService.DeleteException:output_type -> google.protobuf.Empty
+	16, // [16:21] is the sub-list for method output_type
+	11, // [11:16] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_exceptions_proto_init() }
@@ -943,6 +956,7 @@ func file_holdfast_findings_v1_exceptions_proto_init() {
 	if File_holdfast_findings_v1_exceptions_proto != nil {
 		return
 	}
+	file_holdfast_findings_v1_findings_proto_init()
 	file_holdfast_findings_v1_exceptions_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

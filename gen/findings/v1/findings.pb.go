@@ -1352,7 +1352,9 @@ type ListPackagesResponse struct {
 	// How many packages there are, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
 	// The value of skip in the request.
-	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// Which of the packages are compared with advisories.
+	Coverage      *AnswerCoverage `protobuf:"bytes,5,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1413,6 +1415,13 @@ func (x *ListPackagesResponse) GetSkipped() int32 {
 		return x.Skipped
 	}
 	return 0
+}
+
+func (x *ListPackagesResponse) GetCoverage() *AnswerCoverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
 }
 
 // Finding is a vulnerability of a package of an image. All advisories that describe the
@@ -2876,13 +2885,14 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\x06 \x01(\tR\aorderBy\x12\x12\n" +
-	"\x04skip\x18\a \x01(\x05R\x04skip\"\xce\x01\n" +
+	"\x04skip\x18\a \x01(\x05R\x04skip\"\x90\x02\n" +
 	"\x14ListPackagesResponse\x12>\n" +
 	"\bpackages\x18\x01 \x03(\v2\".holdfast.findings.v1.ImagePackageR\bpackages\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
-	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
+	"\askipped\x18\x04 \x01(\x05R\askipped\x12@\n" +
+	"\bcoverage\x18\x05 \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverageB\x0e\n" +
 	"\f_total_count\"\xeb\v\n" +
 	"\aFinding\x12\x1f\n" +
 	"\vadvisory_id\x18\x01 \x01(\tR\n" +
@@ -3118,49 +3128,50 @@ var file_holdfast_findings_v1_findings_proto_depIdxs = []int32{
 	13, // 14: holdfast.findings.v1.ImagePackage.package:type_name -> holdfast.findings.v1.Package
 	8,  // 15: holdfast.findings.v1.ImagePackage.origins:type_name -> holdfast.findings.v1.Origin
 	14, // 16: holdfast.findings.v1.ListPackagesResponse.packages:type_name -> holdfast.findings.v1.ImagePackage
-	13, // 17: holdfast.findings.v1.Finding.package:type_name -> holdfast.findings.v1.Package
-	0,  // 18: holdfast.findings.v1.Finding.severity:type_name -> holdfast.findings.v1.Severity
-	28, // 19: holdfast.findings.v1.Finding.first_seen_time:type_name -> google.protobuf.Timestamp
-	28, // 20: holdfast.findings.v1.Finding.kev_due_time:type_name -> google.protobuf.Timestamp
-	1,  // 21: holdfast.findings.v1.Finding.state:type_name -> holdfast.findings.v1.State
-	28, // 22: holdfast.findings.v1.Finding.exception_expire_time:type_name -> google.protobuf.Timestamp
-	28, // 23: holdfast.findings.v1.Finding.close_time:type_name -> google.protobuf.Timestamp
-	2,  // 24: holdfast.findings.v1.Finding.close_reason:type_name -> holdfast.findings.v1.CloseReason
-	22, // 25: holdfast.findings.v1.Finding.images:type_name -> holdfast.findings.v1.AffectedImage
-	8,  // 26: holdfast.findings.v1.Finding.origins:type_name -> holdfast.findings.v1.Origin
-	18, // 27: holdfast.findings.v1.Finding.evidence:type_name -> holdfast.findings.v1.Evidence
-	19, // 28: holdfast.findings.v1.Finding.ratings:type_name -> holdfast.findings.v1.Rating
-	28, // 29: holdfast.findings.v1.Finding.due_time:type_name -> google.protobuf.Timestamp
-	0,  // 30: holdfast.findings.v1.Rating.severity:type_name -> holdfast.findings.v1.Severity
-	0,  // 31: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
-	1,  // 32: holdfast.findings.v1.ListFindingsRequest.states:type_name -> holdfast.findings.v1.State
-	28, // 33: holdfast.findings.v1.ListFindingsRequest.at_time:type_name -> google.protobuf.Timestamp
-	17, // 34: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
-	6,  // 35: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
-	11, // 36: holdfast.findings.v1.ListFindingsResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
-	13, // 37: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
-	23, // 38: holdfast.findings.v1.AffectedImage.past_tags:type_name -> holdfast.findings.v1.PastTag
-	28, // 39: holdfast.findings.v1.PastTag.start_time:type_name -> google.protobuf.Timestamp
-	28, // 40: holdfast.findings.v1.PastTag.end_time:type_name -> google.protobuf.Timestamp
-	22, // 41: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	11, // 42: holdfast.findings.v1.ListAffectedImagesResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
-	22, // 43: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	11, // 44: holdfast.findings.v1.SearchPackagesResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
-	5,  // 45: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
-	15, // 46: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
-	20, // 47: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
-	24, // 48: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
-	26, // 49: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
-	6,  // 50: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
-	16, // 51: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
-	21, // 52: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
-	25, // 53: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
-	27, // 54: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
-	50, // [50:55] is the sub-list for method output_type
-	45, // [45:50] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	11, // 17: holdfast.findings.v1.ListPackagesResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	13, // 18: holdfast.findings.v1.Finding.package:type_name -> holdfast.findings.v1.Package
+	0,  // 19: holdfast.findings.v1.Finding.severity:type_name -> holdfast.findings.v1.Severity
+	28, // 20: holdfast.findings.v1.Finding.first_seen_time:type_name -> google.protobuf.Timestamp
+	28, // 21: holdfast.findings.v1.Finding.kev_due_time:type_name -> google.protobuf.Timestamp
+	1,  // 22: holdfast.findings.v1.Finding.state:type_name -> holdfast.findings.v1.State
+	28, // 23: holdfast.findings.v1.Finding.exception_expire_time:type_name -> google.protobuf.Timestamp
+	28, // 24: holdfast.findings.v1.Finding.close_time:type_name -> google.protobuf.Timestamp
+	2,  // 25: holdfast.findings.v1.Finding.close_reason:type_name -> holdfast.findings.v1.CloseReason
+	22, // 26: holdfast.findings.v1.Finding.images:type_name -> holdfast.findings.v1.AffectedImage
+	8,  // 27: holdfast.findings.v1.Finding.origins:type_name -> holdfast.findings.v1.Origin
+	18, // 28: holdfast.findings.v1.Finding.evidence:type_name -> holdfast.findings.v1.Evidence
+	19, // 29: holdfast.findings.v1.Finding.ratings:type_name -> holdfast.findings.v1.Rating
+	28, // 30: holdfast.findings.v1.Finding.due_time:type_name -> google.protobuf.Timestamp
+	0,  // 31: holdfast.findings.v1.Rating.severity:type_name -> holdfast.findings.v1.Severity
+	0,  // 32: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
+	1,  // 33: holdfast.findings.v1.ListFindingsRequest.states:type_name -> holdfast.findings.v1.State
+	28, // 34: holdfast.findings.v1.ListFindingsRequest.at_time:type_name -> google.protobuf.Timestamp
+	17, // 35: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
+	6,  // 36: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
+	11, // 37: holdfast.findings.v1.ListFindingsResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	13, // 38: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
+	23, // 39: holdfast.findings.v1.AffectedImage.past_tags:type_name -> holdfast.findings.v1.PastTag
+	28, // 40: holdfast.findings.v1.PastTag.start_time:type_name -> google.protobuf.Timestamp
+	28, // 41: holdfast.findings.v1.PastTag.end_time:type_name -> google.protobuf.Timestamp
+	22, // 42: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	11, // 43: holdfast.findings.v1.ListAffectedImagesResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	22, // 44: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	11, // 45: holdfast.findings.v1.SearchPackagesResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	5,  // 46: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
+	15, // 47: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
+	20, // 48: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
+	24, // 49: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
+	26, // 50: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
+	6,  // 51: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
+	16, // 52: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
+	21, // 53: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
+	25, // 54: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
+	27, // 55: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
+	51, // [51:56] is the sub-list for method output_type
+	46, // [46:51] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_findings_proto_init() }

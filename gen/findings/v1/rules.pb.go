@@ -807,8 +807,11 @@ type CheckRuleResponse struct {
 	// The number of different images with a finding that passes only because its severity
 	// is unknown.
 	UnknownSeverityImageCount int64 `protobuf:"varint,10,opt,name=unknown_severity_image_count,json=unknownSeverityImageCount,proto3" json:"unknown_severity_image_count,omitempty"`
-	unknownFields             protoimpl.UnknownFields
-	sizeCache                 protoimpl.SizeCache
+	// What is known about the images to which the rule applies, whether or not they were
+	// pulled.
+	Coverage      *AnswerCoverage `protobuf:"bytes,11,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CheckRuleResponse) Reset() {
@@ -909,6 +912,13 @@ func (x *CheckRuleResponse) GetUnknownSeverityImageCount() int64 {
 		return x.UnknownSeverityImageCount
 	}
 	return 0
+}
+
+func (x *CheckRuleResponse) GetCoverage() *AnswerCoverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
 }
 
 // RefusedPull is an image, and an identity that has pulled it.
@@ -1073,7 +1083,7 @@ const file_holdfast_findings_v1_rules_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\x04 \x01(\tR\aorderBy\x12\x12\n" +
-	"\x04skip\x18\x05 \x01(\x05R\x04skip\"\xed\x03\n" +
+	"\x04skip\x18\x05 \x01(\x05R\x04skip\"\xaf\x04\n" +
 	"\x11CheckRuleResponse\x127\n" +
 	"\x05pulls\x18\x01 \x03(\v2!.holdfast.findings.v1.RefusedPullR\x05pulls\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
@@ -1088,7 +1098,8 @@ const file_holdfast_findings_v1_rules_proto_rawDesc = "" +
 	"\x12ineffective_reason\x18\b \x01(\tR\x11ineffectiveReason\x12P\n" +
 	"\x10unknown_severity\x18\t \x01(\x0e2%.holdfast.findings.v1.UnknownSeverityR\x0funknownSeverity\x12?\n" +
 	"\x1cunknown_severity_image_count\x18\n" +
-	" \x01(\x03R\x19unknownSeverityImageCountB\x0e\n" +
+	" \x01(\x03R\x19unknownSeverityImageCount\x12@\n" +
+	"\bcoverage\x18\v \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverageB\x0e\n" +
 	"\f_total_count\"\xde\x01\n" +
 	"\vRefusedPull\x12\x19\n" +
 	"\brepo_uid\x18\x01 \x01(\tR\arepoUid\x12\x12\n" +
@@ -1157,7 +1168,8 @@ var file_holdfast_findings_v1_rules_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 	(*common.UIDPFilter)(nil),     // 14: holdfast.common.UIDPFilter
 	(*fieldmaskpb.FieldMask)(nil), // 15: google.protobuf.FieldMask
-	(*emptypb.Empty)(nil),         // 16: google.protobuf.Empty
+	(*AnswerCoverage)(nil),        // 16: holdfast.findings.v1.AnswerCoverage
+	(*emptypb.Empty)(nil),         // 17: google.protobuf.Empty
 }
 var file_holdfast_findings_v1_rules_proto_depIdxs = []int32{
 	12, // 0: holdfast.findings.v1.Rule.min_severity:type_name -> holdfast.findings.v1.Severity
@@ -1172,24 +1184,25 @@ var file_holdfast_findings_v1_rules_proto_depIdxs = []int32{
 	15, // 9: holdfast.findings.v1.UpdateRuleRequest.update_mask:type_name -> google.protobuf.FieldMask
 	11, // 10: holdfast.findings.v1.CheckRuleResponse.pulls:type_name -> holdfast.findings.v1.RefusedPull
 	0,  // 11: holdfast.findings.v1.CheckRuleResponse.unknown_severity:type_name -> holdfast.findings.v1.UnknownSeverity
-	13, // 12: holdfast.findings.v1.RefusedPull.last_time:type_name -> google.protobuf.Timestamp
-	3,  // 13: holdfast.findings.v1.RulesService.CreateRule:input_type -> holdfast.findings.v1.CreateRuleRequest
-	4,  // 14: holdfast.findings.v1.RulesService.GetRule:input_type -> holdfast.findings.v1.GetRuleRequest
-	5,  // 15: holdfast.findings.v1.RulesService.ListRules:input_type -> holdfast.findings.v1.ListRulesRequest
-	7,  // 16: holdfast.findings.v1.RulesService.UpdateRule:input_type -> holdfast.findings.v1.UpdateRuleRequest
-	8,  // 17: holdfast.findings.v1.RulesService.DeleteRule:input_type -> holdfast.findings.v1.DeleteRuleRequest
-	9,  // 18: holdfast.findings.v1.RulesService.CheckRule:input_type -> holdfast.findings.v1.CheckRuleRequest
-	2,  // 19: holdfast.findings.v1.RulesService.CreateRule:output_type -> holdfast.findings.v1.Rule
-	2,  // 20: holdfast.findings.v1.RulesService.GetRule:output_type -> holdfast.findings.v1.Rule
-	6,  // 21: holdfast.findings.v1.RulesService.ListRules:output_type -> holdfast.findings.v1.ListRulesResponse
-	2,  // 22: holdfast.findings.v1.RulesService.UpdateRule:output_type -> holdfast.findings.v1.Rule
-	16, // 23: holdfast.findings.v1.RulesService.DeleteRule:output_type -> google.protobuf.Empty
-	10, // 24: holdfast.findings.v1.RulesService.CheckRule:output_type -> holdfast.findings.v1.CheckRuleResponse
-	19, // [19:25] is the sub-list for method output_type
-	13, // [13:19] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	16, // 12: holdfast.findings.v1.CheckRuleResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	13, // 13: holdfast.findings.v1.RefusedPull.last_time:type_name -> google.protobuf.Timestamp
+	3,  // 14: holdfast.findings.v1.RulesService.CreateRule:input_type -> holdfast.findings.v1.CreateRuleRequest
+	4,  // 15: holdfast.findings.v1.RulesService.GetRule:input_type -> holdfast.findings.v1.GetRuleRequest
+	5,  // 16: holdfast.findings.v1.RulesService.ListRules:input_type -> holdfast.findings.v1.ListRulesRequest
+	7,  // 17: holdfast.findings.v1.RulesService.UpdateRule:input_type -> holdfast.findings.v1.UpdateRuleRequest
+	8,  // 18: holdfast.findings.v1.RulesService.DeleteRule:input_type -> holdfast.findings.v1.DeleteRuleRequest
+	9,  // 19: holdfast.findings.v1.RulesService.CheckRule:input_type -> holdfast.findings.v1.CheckRuleRequest
+	2,  // 20: holdfast.findings.v1.RulesService.CreateRule:output_type -> holdfast.findings.v1.Rule
+	2,  // 21: holdfast.findings.v1.RulesService.GetRule:output_type -> holdfast.findings.v1.Rule
+	6,  // 22: holdfast.findings.v1.RulesService.ListRules:output_type -> holdfast.findings.v1.ListRulesResponse
+	2,  // 23: holdfast.findings.v1.RulesService.UpdateRule:output_type -> holdfast.findings.v1.Rule
+	17, // 24: holdfast.findings.v1.RulesService.DeleteRule:output_type -> google.protobuf.Empty
+	10, // 25: holdfast.findings.v1.RulesService.CheckRule:output_type -> holdfast.findings.v1.CheckRuleResponse
+	20, // [20:26] is the sub-list for method output_type
+	14, // [14:20] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_rules_proto_init() }

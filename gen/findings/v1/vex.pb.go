@@ -348,8 +348,10 @@ func (x *ExportVexRequest) GetArchitecture() string {
 // ExportVexResponse has the document.
 type ExportVexResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The OpenVEX document, in JSON.
-	Document      []byte `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"`
+	// The OpenVEX document, in JSON. Its field tooling says how much was compared.
+	Document []byte `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"`
+	// What was known about the image.
+	Coverage      *AnswerCoverage `protobuf:"bytes,2,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -391,11 +393,18 @@ func (x *ExportVexResponse) GetDocument() []byte {
 	return nil
 }
 
+func (x *ExportVexResponse) GetCoverage() *AnswerCoverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
 var File_holdfast_findings_v1_vex_proto protoreflect.FileDescriptor
 
 const file_holdfast_findings_v1_vex_proto_rawDesc = "" +
 	"\n" +
-	"\x1eholdfast/findings/v1/vex.proto\x12\x14holdfast.findings.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a%holdfast/findings/v1/exceptions.proto\"\x91\x02\n" +
+	"\x1eholdfast/findings/v1/vex.proto\x12\x14holdfast.findings.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a%holdfast/findings/v1/exceptions.proto\x1a#holdfast/findings/v1/findings.proto\"\x91\x02\n" +
 	"\x10ImportVexRequest\x12!\n" +
 	"\x06parent\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x06parent\x12\x1a\n" +
 	"\bdocument\x18\x02 \x01(\fR\bdocument\x12\x19\n" +
@@ -424,9 +433,10 @@ const file_holdfast_findings_v1_vex_proto_rawDesc = "" +
 	"\x10ExportVexRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12!\n" +
 	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\x12\"\n" +
-	"\farchitecture\x18\x03 \x01(\tR\farchitecture\"/\n" +
+	"\farchitecture\x18\x03 \x01(\tR\farchitecture\"q\n" +
 	"\x11ExportVexResponse\x12\x1a\n" +
-	"\bdocument\x18\x01 \x01(\fR\bdocument2\x8a\x03\n" +
+	"\bdocument\x18\x01 \x01(\fR\bdocument\x12@\n" +
+	"\bcoverage\x18\x02 \x01(\v2$.holdfast.findings.v1.AnswerCoverageR\bcoverage2\x8a\x03\n" +
 	"\n" +
 	"VexService\x12\xa4\x01\n" +
 	"\tExportVex\x12&.holdfast.findings.v1.ExportVexRequest\x1a'.holdfast.findings.v1.ExportVexResponse\"F\x82\xd3\xe4\x93\x022\x120/findings/v1/repos/{repo_uid=**}/vex/{reference}\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
@@ -456,20 +466,22 @@ var file_holdfast_findings_v1_vex_proto_goTypes = []any{
 	(*ExportVexResponse)(nil),     // 4: holdfast.findings.v1.ExportVexResponse
 	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
 	(*Exception)(nil),             // 6: holdfast.findings.v1.Exception
+	(*AnswerCoverage)(nil),        // 7: holdfast.findings.v1.AnswerCoverage
 }
 var file_holdfast_findings_v1_vex_proto_depIdxs = []int32{
 	5, // 0: holdfast.findings.v1.ImportVexRequest.expire_time:type_name -> google.protobuf.Timestamp
 	2, // 1: holdfast.findings.v1.ImportVexResponse.statements:type_name -> holdfast.findings.v1.ImportedStatement
 	6, // 2: holdfast.findings.v1.ImportedStatement.exceptions:type_name -> holdfast.findings.v1.Exception
-	3, // 3: holdfast.findings.v1.VexService.ExportVex:input_type -> holdfast.findings.v1.ExportVexRequest
-	0, // 4: holdfast.findings.v1.VexService.ImportVex:input_type -> holdfast.findings.v1.ImportVexRequest
-	4, // 5: holdfast.findings.v1.VexService.ExportVex:output_type -> holdfast.findings.v1.ExportVexResponse
-	1, // 6: holdfast.findings.v1.VexService.ImportVex:output_type -> holdfast.findings.v1.ImportVexResponse
-	5, // [5:7] is the sub-list for method output_type
-	3, // [3:5] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	7, // 3: holdfast.findings.v1.ExportVexResponse.coverage:type_name -> holdfast.findings.v1.AnswerCoverage
+	3, // 4: holdfast.findings.v1.VexService.ExportVex:input_type -> holdfast.findings.v1.ExportVexRequest
+	0, // 5: holdfast.findings.v1.VexService.ImportVex:input_type -> holdfast.findings.v1.ImportVexRequest
+	4, // 6: holdfast.findings.v1.VexService.ExportVex:output_type -> holdfast.findings.v1.ExportVexResponse
+	1, // 7: holdfast.findings.v1.VexService.ImportVex:output_type -> holdfast.findings.v1.ImportVexResponse
+	6, // [6:8] is the sub-list for method output_type
+	4, // [4:6] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_vex_proto_init() }
@@ -478,6 +490,7 @@ func file_holdfast_findings_v1_vex_proto_init() {
 		return
 	}
 	file_holdfast_findings_v1_exceptions_proto_init()
+	file_holdfast_findings_v1_findings_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
@@ -109,6 +110,32 @@ func (s *Service) imageCoverage(ctx context.Context, k ImageDetails, seen []reso
 	c.addImage(k.State)
 	c.Packages.OnlyFiles, c.Packages.OnlySBOMs = 0, 0
 	return s.completeCoverage(ctx, c, seen, true)
+}
+
+// addCoverage sets the coverage of an answer about one image.
+func (s *Service) addCoverage(ctx context.Context, k *ImageDetails, found registry.Inspection) (err error) {
+	if k.Coverage, err = s.coverage(ctx, found); err != nil {
+		return err
+	}
+	seen, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	if err != nil {
+		return err
+	}
+	k.Answer, err = s.imageCoverage(ctx, *k, seen)
+	return err
+}
+
+// Coverage returns the coverage of the images under places, if the caller has repo.list and vuln_report.list on them.
+// No places mean all. byAdvisory is as in CoverageOf.
+func (s *Service) Coverage(ctx context.Context, byAdvisory bool, places ...resource.UID) (c AnswerCoverage, _ error) {
+	reach, err := finding.Reach(ctx, s.authz, "", resource.RepoList, resource.ReportsList)
+	if err != nil {
+		return c, err
+	}
+	if len(places) > 0 {
+		reach = store.Overlap(reach, places)
+	}
+	return s.CoverageOf(ctx, reach, byAdvisory)
 }
 
 func (c *AnswerCoverage) addImage(state registry.ImageState) {

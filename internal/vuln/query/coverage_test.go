@@ -1,7 +1,9 @@
 package query_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
@@ -84,5 +87,48 @@ func TestCoverageOfTheBacklog(t *testing.T) {
 		must(t, imagedb.New(g.DB).PostponeImage(t.Context(), q, 0, ""))
 		g.settle(t)
 		check(0, time.Time{}, time.Time{})
+	})
+}
+
+// TestCoverageOfOneImage checks that the list of packages, the VEX document and the counts of a group say how much was
+// compared, so that an empty document does not look the same if nothing is known, and that the images of others do not
+// count.
+func TestCoverageOfOneImage(t *testing.T) {
+	t.Parallel()
+	eachGame(t, func(t *testing.T, g *game) {
+		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
+		repo := g.aRepo(t, g.groups[0], "app")
+		image := finding.Image{Repo: repo.UID, Reference: push(t, g.Store, repo, "a0")}
+		g.settle(t)
+		check := func(extent query.Extent, covered bool, tooling string) {
+			t.Helper()
+			_, listed, err := g.service.ListPackages(ctx, image, page.Params{})
+			must(t, err)
+			text, details, err := g.service.ExportVEX(ctx, image)
+			must(t, err)
+			whole, err := g.service.Coverage(ctx, true, g.groups[0])
+			must(t, err)
+			for what, c := range map[string]query.AnswerCoverage{"packages": listed, "VEX": details.Answer, "group": whole} {
+				if c.Extent != extent || c.Images != 1 || c.Packages.Packages == 0 || (c.Packages.Covered > 0) != covered {
+					t.Errorf("the coverage of the %s is %+v", what, c)
+				}
+			}
+			var doc struct {
+				Tooling    string
+				Statements []any
+			}
+			must(t, json.Unmarshal(text, &doc))
+			if len(doc.Statements) > 0 || !strings.HasPrefix(doc.Tooling, "holdfast; "+tooling) {
+				t.Errorf("the document has %d statements, and the tooling %q", len(doc.Statements), doc.Tooling)
+			}
+		}
+		check(query.ExtentNothing, false, "nothing was compared with advisories: packages ")
+		g.imports(t, g.groups[0], affecting("GHSA-1", "1.0.0"))
+		check(query.ExtentEverything, true, "everything was compared with advisories: packages ")
+		others, err := g.service.Coverage(authz.WithCaller(t.Context(), g.callers["owner of b"]), true, g.groups[0])
+		must(t, err)
+		if others.Images != 0 || others.Packages.Packages != 0 || others.Extent != query.ExtentNothing {
+			t.Errorf("somebody else sees the coverage %+v", others)
+		}
 	})
 }

@@ -254,7 +254,7 @@ func TestClaimsOfOthers(t *testing.T) {
 		thief := authz.WithCaller(t.Context(), g.callers["owner of b"])
 		for range 2 {
 			g.settle(t)
-			got, err := g.service.ListPackages(thief, finding.Image{Repo: repos[1].UID, Reference: d}, page.Params{Size: 100})
+			got, _, err := g.service.ListPackages(thief, finding.Image{Repo: repos[1].UID, Reference: d}, page.Params{Size: 100})
 			must(t, err)
 			for _, p := range got.Items {
 				if len(p.Origins) != 1 || p.Origins[0].Manifest == "" || !strings.Contains(p.PURL, "by=sbom") &&

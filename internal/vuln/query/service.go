@@ -107,7 +107,7 @@ type ImageDetails struct {
 	Distribution   registry.Distribution
 	Warnings       []string
 	Coverage       Coverage
-	Answer         AnswerCoverage  // set by List
+	Answer         AnswerCoverage  // set by List and ExportVEX
 	Incomplete     string          // reason why closed findings may be missing; "" if none are missing
 	SBOMs          []registry.SBOM // SBOMs that are attached to the image in the repo
 }
@@ -223,23 +223,26 @@ var packageList = page.List{Kind: "image_packages", Fields: []string{"name"}, De
 // are not known.
 func (s *Service) ListPackages(
 	ctx context.Context, i finding.Image, p page.Params,
-) (zero page.Page[registry.ImagePackage], _ error) {
+) (zero page.Page[registry.ImagePackage], c AnswerCoverage, _ error) {
 	i, req, err := page.Resume(s.pages, packageList, i, p)
 	if err != nil {
-		return zero, err
+		return zero, c, err
 	}
 	k, found, err := s.inspect(ctx, i)
 	if err != nil {
-		return zero, err
+		return zero, c, err
 	}
 	if err := k.unavailable(); err != nil {
-		return zero, err
+		return zero, c, err
+	}
+	if err := s.addCoverage(ctx, &k, found); err != nil {
+		return zero, c, err
 	}
 	slices.SortStableFunc(found.Packages, func(a, b registry.ImagePackage) int { return cmp.Compare(a.Name, b.Name) })
 	got := page.Cut(found.Packages, req, func(p registry.ImagePackage) string {
 		return p.Name + "\x00" + p.Ecosystem + "\x00" + p.Version + "\x00" + p.PURL + "\x00" + p.SourceVersion
 	})
-	return page.Finish(s.pages, req, got), nil
+	return page.Finish(s.pages, req, got), k.Answer, nil
 }
 
 // unavailable returns an error that says why the packages of an image are not known, or nil if they are known. If the

@@ -35,7 +35,8 @@ func blastText(i *findingspb.BlastItem) string {
 	switch {
 	case i.GetPackage() != nil:
 		p := i.GetPackage()
-		return fmt.Sprintf("%s %s (%s) in %d images", p.GetName(), p.GetVersion(), p.GetEcosystem(), i.GetImages())
+		return fmt.Sprintf("%s %s (%s) in %s", p.GetName(), p.GetVersion(), p.GetEcosystem(),
+			noun.Count(i.GetImages(), "image"))
 	case i.GetImage() != nil:
 		return i.GetImage().GetRepo() + "@" + i.GetImage().GetDigest() + " " + strings.Join(i.GetImage().GetTags(), ", ")
 	case i.GetTag() != nil:
@@ -53,7 +54,7 @@ func blastText(i *findingspb.BlastItem) string {
 	case who.GetLastPullTime() != nil:
 		return name + ", last at " + output.ShortTime(who.GetLastPullTime().AsTime())
 	}
-	return fmt.Sprintf("%s, %d repos", name, who.GetRepos())
+	return fmt.Sprintf("%s, %s", name, noun.Count(who.GetRepos(), "repo"))
 }
 
 func runningText(r *findingspb.RunningImage) string {
@@ -162,7 +163,7 @@ func showBlast(ctx context.Context, a *noun.App, req *findingspb.ListBlastStageR
 		if nothing {
 			a.Note("nothing is known: %s", whyUnknown(m.GetCoverage()))
 		}
-		sayCoverage(a, m.GetCoverage(), "images")
+		sayCoverage(a, m.GetCoverage(), "")
 		a.Note("only groups that you can list were looked at")
 	})
 }
@@ -172,5 +173,5 @@ func sayGaps(a *noun.App, stage *findingspb.BlastStage) {
 	for _, g := range stage.GetGaps() {
 		a.Note("not complete: %s", g.GetMessage())
 	}
-	sayCoverage(a, stage.GetCoverage(), "images")
+	sayCoverage(a, stage.GetCoverage(), "")
 }

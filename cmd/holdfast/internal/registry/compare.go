@@ -97,8 +97,7 @@ func sayComparison(a *noun.App, m *findingspb.CompareImagesResponse) {
 		inspection *findingspb.Inspection
 	}{{"from", m.GetFrom()}, {"to", m.GetTo()}} {
 		c := side.inspection.GetCoverage()
-		fmt.Fprintf(a.Err, "%s %s: %d packages, %d with advisories for their ecosystem, %d without\n", side.name,
-			side.inspection.GetDigest(), c.GetPackages(), c.GetCovered(), c.GetNotCovered())
+		fmt.Fprintf(a.Err, "%s %s: %s\n", side.name, side.inspection.GetDigest(), packageText(c))
 	}
 	sayFeeds(a, m.GetCoverage())
 }

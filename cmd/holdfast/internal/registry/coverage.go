@@ -45,18 +45,19 @@ func whyUnknown(c *findingspb.AnswerCoverage) string {
 	case c.GetImages() == 0:
 		return "there are no images here that you can see"
 	case c.GetPackages().GetPackages() > 0:
-		return fmt.Sprintf("no advisory that you can see is about the ecosystem of one of the %d packages",
-			c.GetPackages().GetPackages())
+		return "no advisory that you can see is about the ecosystem of one of the " +
+			noun.Count(c.GetPackages().GetPackages(), "package")
 	case c.GetIndexed() > 0:
 		return "no packages were found in the images"
 	}
-	return fmt.Sprintf("none of the %d images is inspected: %d wait, %d are not understood", c.GetImages(), c.GetWaiting(),
-		c.GetNotUnderstood())
+	return fmt.Sprintf("of %s, none is inspected: %d waiting, %d not understood", noun.Count(c.GetImages(), "image"),
+		c.GetWaiting(), c.GetNotUnderstood())
 }
 
-// coverageText describes the knowledge behind an answer about many images.
-func coverageText(c *findingspb.AnswerCoverage, images string) string {
-	said := fmt.Sprintf("%d %s: %d inspected", c.GetImages(), images, c.GetIndexed())
+// coverageText describes the knowledge behind an answer about many images. which follows the word images, such as "with
+// tags".
+func coverageText(c *findingspb.AnswerCoverage, which string) string {
+	said := strings.TrimSpace(noun.Count(c.GetImages(), "image")+" "+which) + fmt.Sprintf(": %d inspected", c.GetIndexed())
 	if n := c.GetWaiting(); n > 0 {
 		said += fmt.Sprintf(", %d waiting%s", n, backlogText(c, time.Now()))
 	}
@@ -85,8 +86,8 @@ func backlogText(c *findingspb.AnswerCoverage, now time.Time) string {
 
 // packageText returns how many packages were compared.
 func packageText(p *findingspb.Coverage) string {
-	said := fmt.Sprintf("%d packages: %d with advisories for their ecosystem, %d without",
-		p.GetPackages(), p.GetCovered(), p.GetNotCovered())
+	said := fmt.Sprintf("%s: %d with advisories for %s ecosystem, %d without", noun.Count(p.GetPackages(), "package"),
+		p.GetCovered(), map[bool]string{true: "its", false: "their"}[p.GetPackages() == 1], p.GetNotCovered())
 	if n := p.GetOwned(); n > 0 {
 		said += fmt.Sprintf(", %d part of a package of the distribution", n)
 	}
@@ -100,9 +101,9 @@ func packageText(p *findingspb.Coverage) string {
 const shownFeeds = 5
 
 // sayCoverage prints what was known when a question was answered: images, packages and the versions of the feeds.
-// images describes the images.
-func sayCoverage(a *noun.App, c *findingspb.AnswerCoverage, images string) {
-	fmt.Fprintln(a.Err, coverageText(c, images))
+// which is as in coverageText.
+func sayCoverage(a *noun.App, c *findingspb.AnswerCoverage, which string) {
+	fmt.Fprintln(a.Err, coverageText(c, which))
 	sayFeeds(a, c)
 }
 

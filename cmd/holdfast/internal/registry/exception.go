@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
@@ -25,7 +26,7 @@ func exceptions() noun.Noun {
 		case m.GetFindings() == 0:
 			return "nothing"
 		default:
-			return fmt.Sprintf("%d in %d images", m.GetFindings(), m.GetImages())
+			return fmt.Sprintf("%d in %s", m.GetFindings(), noun.Count(m.GetImages(), "image"))
 		}
 	}
 	part := func(e *findingspb.Exception) string { return cmp.Or(e.GetTagPattern(), e.GetDigest()) }
@@ -155,7 +156,15 @@ func exceptionsList(a *noun.App) *cobra.Command {
 		if uid != "" {
 			noun.Put(req.ProtoReflect(), "uidp.descendants_of", uid)
 		}
-		return a.PrintAll(ctx, exceptions(), req, p)
+		answer, err := a.PrintAnswer(ctx, exceptions(), req, p, func(proto.Message) string { return "no exceptions" })
+		if err != nil {
+			return err
+		}
+		if c := answer.(covered).GetCoverage(); c.GetExtent() == findingspb.AnswerCoverage_EXTENT_NOTHING {
+			a.Note("nothing is known that exceptions could match: %s", whyUnknown(c))
+		}
+		sayCoverage(a, answer.(covered).GetCoverage(), "")
+		return nil
 	})
 	return cmd
 }
@@ -248,7 +257,7 @@ func exceptionsImport(a *noun.App) *cobra.Command {
 		if req.GetValidateOnly() {
 			a.Note("dry run: nothing was changed")
 		}
-		a.Note("%d exceptions", m.GetCreated())
+		a.Note("%s", noun.Count(m.GetCreated(), "exception"))
 		return noun.ShowAnswer(ctx, a, importedStatements(), m, m.GetStatements(), nil)
 	})
 	return cmd
@@ -275,7 +284,13 @@ func findingsExport(a *noun.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(a.Out, string(m.GetDocument()))
-		return err
+		if _, err = fmt.Fprintln(a.Out, string(m.GetDocument())); err != nil {
+			return err
+		}
+		if c := m.GetCoverage(); c.GetExtent() == findingspb.AnswerCoverage_EXTENT_NOTHING {
+			a.Note("nothing is known: %s", whyUnknown(c))
+		}
+		sayCoverage(a, m.GetCoverage(), "")
+		return nil
 	})
 }

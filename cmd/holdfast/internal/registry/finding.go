@@ -28,9 +28,9 @@ func Findings(a *noun.App) *cobra.Command {
 		findingsList(a), findingsSummary(a), findingsTrend(a), findingsImages(a), findingsCompare(a), findingsBlast(a),
 		exceptionsCommand(a), a.Command(rules()), a.Command(slas()), findingsExport(a),
 		report.Command(a, report.Texts{
-			Coverage: func(c *findingspb.AnswerCoverage) string { return coverageText(c, "images with tags") },
+			Coverage: func(c *findingspb.AnswerCoverage) string { return coverageText(c, "with tags") },
 			Unknown:  whyUnknown,
-			Say:      func(c *findingspb.AnswerCoverage) { sayCoverage(a, c, "images with tags") },
+			Say:      func(c *findingspb.AnswerCoverage) { sayCoverage(a, c, "with tags") },
 		}))
 }
 
@@ -86,9 +86,14 @@ func imagesPackages(a *noun.App) *cobra.Command {
 	p.Register(cmd)
 	cmd.Flags().StringVar(&architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
 	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
-		return a.PrintAll(ctx, imagePackages(), &findingspb.ListPackagesRequest{
+		answer, err := a.PrintAnswer(ctx, imagePackages(), &findingspb.ListPackagesRequest{
 			RepoUid: at.repo, Reference: cmp.Or(at.digest, at.tag, "latest"), Architecture: architecture,
-		}, p)
+		}, p, func(proto.Message) string { return "no packages were found in the image" })
+		if err != nil {
+			return err
+		}
+		sayCoverage(a, answer.(covered).GetCoverage(), "")
+		return nil
 	})
 }
 
@@ -360,10 +365,10 @@ func sayImageCoverage(ctx context.Context, a *noun.App, req *findingspb.ListFind
 			m.GetInspection().GetPlatform(), strings.Join(platforms, ", "))
 	}
 	if n := len(m.GetInspection().GetWarnings()); n > 0 {
-		said += fmt.Sprintf("; %d files not understood", n)
+		said += "; " + noun.Count(n, "file") + " not understood"
 	}
 	if n := m.GetTotalCount(); n > 0 {
-		said += fmt.Sprintf("; %d findings are excepted (--state excepted)", n)
+		said += "; " + noun.Count(n, "excepted finding") + " (--state excepted)"
 	}
 	fmt.Fprintln(a.Err, said)
 	sayFeeds(a, m.GetCoverage())
@@ -460,7 +465,7 @@ func printImages(ctx context.Context, a *noun.App, req proto.Message, p noun.Pag
 	if err != nil {
 		return err
 	}
-	sayCoverage(a, answer.(covered).GetCoverage(), "images")
+	sayCoverage(a, answer.(covered).GetCoverage(), "")
 	return nil
 }
 

@@ -76,9 +76,9 @@ func listGroup(
 	if err != nil {
 		return err
 	}
-	sayCoverage(a, m.GetCoverage(), "images with tags")
+	sayCoverage(a, m.GetCoverage(), "with tags")
 	if n := m.GetTotalCount(); n > 0 {
-		fmt.Fprintf(a.Err, "%d findings are excepted in all images (--state excepted)\n", n)
+		fmt.Fprintf(a.Err, "%s in all images (--state excepted)\n", noun.Count(n, "excepted finding"))
 	}
 	return nil
 }
@@ -147,11 +147,12 @@ func showSummary(ctx context.Context, a *noun.App, sum *findingspb.GetSummaryRes
 	for _, p := range sum.GetSeries() {
 		open = append(open, p.GetCounts().GetOpen())
 	}
-	fmt.Fprintf(a.Err, "open in the last %d days: %s %d → %d\n", len(open), sparkline(open), open[0], open[len(open)-1])
+	fmt.Fprintf(a.Err, "open in the last %s: %s %d → %d\n", noun.Count(len(open), "day"), sparkline(open), open[0],
+		open[len(open)-1])
 	if c := sum.GetCoverage(); c.GetExtent() == findingspb.AnswerCoverage_EXTENT_NOTHING {
 		a.Note("nothing is known: %s", whyUnknown(c))
 	}
-	sayCoverage(a, sum.GetCoverage(), "images with tags")
+	sayCoverage(a, sum.GetCoverage(), "with tags")
 	return nil
 }
 

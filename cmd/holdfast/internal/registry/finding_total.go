@@ -90,6 +90,6 @@ func (q *findingsQuery) listTotals(ctx context.Context) error {
 		return err
 	}
 	sayNoDue(q.App, answer)
-	sayCoverage(q.App, answer.(covered).GetCoverage(), "images with tags")
+	sayCoverage(q.App, answer.(covered).GetCoverage(), "with tags")
 	return nil
 }

@@ -130,7 +130,8 @@ func checkCopies(req *findingspb.PushInventoryRequest, expect int64) error {
 	if copies == expect {
 		return nil
 	}
-	return problem.Usage("the list has %d images and not %d, so the inventory is not changed", copies, expect).
+	return problem.Usage("the list has %s and not %d, so the inventory is not changed", noun.Count(copies, "image"),
+		expect).
 		Hint("check the program that writes the list")
 }
 
@@ -144,7 +145,7 @@ func sendInventory(ctx context.Context, a *noun.App, cmd *cobra.Command, req *fi
 	}
 	p := m.Interface().(*findingspb.InventoryPlace)
 	if n := p.GetUnknown(); n > 0 {
-		a.Note("%d of %d images have no digest", n, p.GetEntries())
+		a.Note("no digest in %d of %s", n, noun.Count(p.GetEntries(), "image"))
 		for i, e := range req.GetEntries() {
 			if e.GetDigest() == "" && i < 10 {
 				words := fmt.Sprint(e.GetNamespace(), " ", e.GetWorkload(), " ", e.GetContainer(), " ", e.GetImage())

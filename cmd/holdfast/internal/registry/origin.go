@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
@@ -27,7 +28,7 @@ func differences(i *findingspb.Inspection) string {
 	}
 	c := i.GetCoverage()
 	if i.GetState() != findingspb.Inspection_STATE_INDEXED {
-		return fmt.Sprintf("; %d packages in attached SBOMs", c.GetPackages())
+		return "; " + noun.Count(c.GetPackages(), "package") + " in attached SBOMs"
 	}
 	return fmt.Sprintf("; %d only in attached SBOMs, %d only in files", c.GetSbomOnly(), c.GetIndexOnly())
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/iam"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
-	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
@@ -38,7 +37,7 @@ func rules() noun.Noun {
 			words = append(words, "known exploited")
 		}
 		if n := r.GetGraceDays(); n > 0 {
-			words = append(words, fmt.Sprintf("after %d days", n))
+			words = append(words, "after "+noun.Count(n, "day"))
 		}
 		if len(words) == 0 {
 			return "any finding"
@@ -125,23 +124,21 @@ func rulesCheck(a *noun.App) *cobra.Command {
 	}
 	p.Register(cmd)
 	return a.About(rules(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
-		if err := a.PrintAll(ctx, refusedPulls(), &findingspb.CheckRuleRequest{Uid: uid}, p); err != nil {
-			return err
-		}
-		m, err := signin.Call(ctx, findingspb.NewRulesServiceClient(a).CheckRule,
-			&findingspb.CheckRuleRequest{Uid: uid, PageSize: 1}, "uid=UID")
+		answer, err := a.PrintAnswer(ctx, refusedPulls(), &findingspb.CheckRuleRequest{Uid: uid}, p, without("pulls"))
 		if err != nil {
 			return err
 		}
+		m := answer.(*findingspb.CheckRuleResponse)
 		a.Note("%s of %s by %s would be refused", noun.Count(m.GetPullCount(), "pull"),
 			noun.Count(m.GetImageCount(), "image"), noun.Count(m.GetIdentityCount(), "identity"))
 		if reason := m.GetIneffectiveReason(); reason != "" {
 			a.Note("this rule cannot refuse anything: %s", reason)
 		}
 		if m.GetUnknownSeverity() == findingspb.UnknownSeverity_UNKNOWN_SEVERITY_ALLOW {
-			a.Note("findings of unknown severity pass (--unknown-severity allow): they let %d images pass",
-				m.GetUnknownSeverityImageCount())
+			a.Note("findings of unknown severity pass (--unknown-severity allow): they let %s pass",
+				noun.Count(m.GetUnknownSeverityImageCount(), "image"))
 		}
+		sayCoverage(a, m.GetCoverage(), "")
 		return nil
 	})
 }

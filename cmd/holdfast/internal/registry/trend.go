@@ -107,8 +107,9 @@ func findingsTrend(a *noun.App) *cobra.Command {
 		if m.GetFailure() != "" {
 			fmt.Fprintf(a.Err, "the last count failed, so the last row may be old: %s\n", m.GetFailure())
 		}
-		fmt.Fprintf(a.Err, "open on %d days: %s %d → %d\n", len(open), sparkline(open), open[0], open[len(open)-1])
-		sayCoverage(a, m.GetCoverage(), "images")
+		fmt.Fprintf(a.Err, "open on %s: %s %d → %d\n", noun.Count(len(open), "day"), sparkline(open), open[0],
+			open[len(open)-1])
+		sayCoverage(a, m.GetCoverage(), "")
 		return nil
 	})
 	return cmd

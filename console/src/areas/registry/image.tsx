@@ -333,8 +333,14 @@ function Packages({
         <Architectures image={image} />
       </form>
       <Answer of={found}>
-        {({ packages = [], nextPageToken, totalCount }) => (
+        {({ packages = [], nextPageToken, totalCount, coverage }) => (
           <>
+            <p class="coverage">
+              Advisories cover {count(coverage?.packages?.covered)} of {many(coverage?.packages?.packages, "package")}
+              {coverage?.packages?.notCovered ? `, nothing is known about ${count(coverage.packages.notCovered)}` : ""}
+              {coverage?.packages?.waiting ? `, ${count(coverage.packages.waiting)} wait` : ""}.
+              <FeedVersions of={coverage} />
+            </p>
             {packages.length === 0 ? (
               <Empty title="No package was found in it" />
             ) : (

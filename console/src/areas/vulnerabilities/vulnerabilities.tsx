@@ -341,7 +341,7 @@ function Exceptions() {
     <Page {...frame} actions={<AsCommand command="holdfast findings exceptions list" request={list} />}>
       <Views />
       <Answer of={useQuery(list)}>
-        {({ exceptions = [], nextPageToken, totalCount }) => (
+        {({ exceptions = [], nextPageToken, totalCount, coverage }) => (
           <>
             {exceptions.length === 0 ? (
               <Empty
@@ -389,6 +389,7 @@ function Exceptions() {
                 ]}
               />
             )}
+            {coverage && <GroupCoverage of={coverage} />}
             <Pager next={nextPageToken} total={totalCount} one="exception" />
           </>
         )}

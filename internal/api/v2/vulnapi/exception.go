@@ -81,7 +81,20 @@ func (s *server) ListExceptions(ctx context.Context, r *pb.ListExceptionsRequest
 		Filter: resource.Filter{UIDs: wire.UIDFilter(r.GetUidp())}, Count: r.GetCountMatching(),
 	}
 	p, err := wire.List(ctx, r, f, s.Policy.ListExceptions, exceptionOf)
-	return &pb.ListExceptionsResponse{
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.ListExceptionsResponse{
 		Exceptions: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
-	}, err
+	}
+	if !f.Count {
+		return out, nil
+	}
+	var places []resource.UID // an exception applies to images in its group and below
+	if group := r.GetUidp().GetDescendantsOf(); group != "" {
+		places = []resource.UID{resource.UID(group)}
+	}
+	c, err := s.Findings.Coverage(ctx, true, places...)
+	out.Coverage = answerCoverageOf(c)
+	return out, err
 }

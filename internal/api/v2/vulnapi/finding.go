@@ -87,14 +87,18 @@ func (s *server) ListPackages(ctx context.Context, r *pb.ListPackagesRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.Findings.ListPackages(ctx, image, wire.Params(r))
+	got, known, err := s.Findings.ListPackages(ctx, image, wire.Params(r))
+	if err != nil {
+		return nil, err
+	}
 	p := wire.PageOf(ctx, got, func(p registry.ImagePackage) *pb.ImagePackage {
 		return &pb.ImagePackage{Package: packageOf(p.Package), Location: p.Place, Layer: int32(p.Layer),
 			Origins: wire.Convert(p.Origins, originOf)}
 	})
 	return &pb.ListPackagesResponse{
 		Packages: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
-	}, err
+		Coverage: answerCoverageOf(known),
+	}, nil
 }
 
 func (s *server) ListFindings(ctx context.Context, r *pb.ListFindingsRequest) (*pb.ListFindingsResponse, error) {

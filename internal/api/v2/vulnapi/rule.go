@@ -120,6 +120,10 @@ func (s *server) CheckRule(ctx context.Context, r *pb.CheckRuleRequest) (*pb.Che
 	if err != nil {
 		return nil, err
 	}
+	known, err := s.Findings.Coverage(ctx, !got.Rule.Unsigned, got.Rule.Target)
+	if err != nil {
+		return nil, err
+	}
 	p := wire.PageOf(ctx, got.Page, func(p policy.RefusedPull) *pb.RefusedPull {
 		return &pb.RefusedPull{RepoUid: string(p.Repo), Repo: p.Path, Digest: p.Digest, IdentityUid: string(p.Identity),
 			Count: p.Count, LastTime: wire.Time(p.Last), Reason: p.Reason}
@@ -128,6 +132,6 @@ func (s *server) CheckRule(ctx context.Context, r *pb.CheckRuleRequest) (*pb.Che
 		Pulls: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 		PullCount: got.Pulls, ImageCount: got.Images, IdentityCount: got.Identities,
 		IneffectiveReason: got.Ineffective, UnknownSeverity: unknownSeverityOf(got.Rule),
-		UnknownSeverityImageCount: got.Unrated,
+		UnknownSeverityImageCount: got.Unrated, Coverage: answerCoverageOf(known),
 	}, nil
 }

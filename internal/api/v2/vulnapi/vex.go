@@ -15,11 +15,11 @@ func (s *server) ExportVex(ctx context.Context, r *pb.ExportVexRequest) (*pb.Exp
 	if err != nil {
 		return nil, err
 	}
-	text, err := s.Findings.ExportVEX(ctx, image)
+	text, known, err := s.Findings.ExportVEX(ctx, image)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.ExportVexResponse{Document: text}, nil
+	return &pb.ExportVexResponse{Document: text, Coverage: answerCoverageOf(known.Answer)}, nil
 }
 
 func (s *server) ImportVex(ctx context.Context, r *pb.ImportVexRequest) (*pb.ImportVexResponse, error) {

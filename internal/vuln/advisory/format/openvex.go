@@ -21,6 +21,7 @@ type vexDocument struct {
 	Author     string         `json:"author"`
 	Timestamp  time.Time      `json:"timestamp"`
 	Version    json.Number    `json:"version"`
+	Tooling    string         `json:"tooling,omitempty"`
 	Statements []vexStatement `json:"statements"`
 }
 

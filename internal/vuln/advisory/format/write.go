@@ -25,6 +25,8 @@ type Options struct {
 	Author string    // author in an OpenVEX document; "" means holdfast
 	ID     string    // IRI of an OpenVEX document; if "", it is derived from Time
 	Time   time.Time // timestamp in an OpenVEX document
+	// Tooling says how the statements of an OpenVEX document were found. If it is "", the document does not say it.
+	Tooling string
 	// If Zip is true, OSV output is a zip archive with one file per advisory. Otherwise it is text with one advisory
 	// per line.
 	Zip bool

@@ -31,6 +31,7 @@ func newVEXDocument(w io.Writer, o Options) *vexWriter {
 	return &vexWriter{to: bufio.NewWriter(w), head: vexDocument{
 		Context: vexContext, ID: o.ID, Author: o.Author, Timestamp: o.Time.UTC().Truncate(time.Millisecond),
 		Version:    "1",
+		Tooling:    o.Tooling,
 		Statements: []vexStatement{},
 	}}
 }
