@@ -166,8 +166,8 @@ var mayImport = []struct{ pkg, imports string }{
 		"vuln/advisory/version vuln/findingdb vuln/inspect"},
 	{"vuln/match", "access/iamdb core/fault core/resource registry registry/imagedb store vuln " +
 		"vuln/advisory/advisorydb vuln/advisory/version vuln/finding vuln/findingdb"},
-	{"vuln/policy", "access/authz core/fault core/page core/resource platform/metric registry " +
-		"registry/imagedb registry/metadata registry/pulldb registry/registrydb store store/tablecache vuln " +
+	{"vuln/policy", "access/authz core/fault core/page core/resource platform/fairlimit platform/metric registry " +
+		"registry/imagedb registry/metadata registry/oci registry/pulldb registry/registrydb store store/tablecache vuln " +
 		"vuln/advisory/advisorydb vuln/advisory/format vuln/advisory/version vuln/exception vuln/finding " +
 		"vuln/findingdb"},
 	{"vuln/timeline", "core/resource registry registry/imagedb store vuln vuln/exception vuln/finding vuln/findingdb"},

@@ -19,6 +19,9 @@ type Pull struct {
 	More     int64        `json:"more,omitempty"` // number of further pulls in this record
 }
 
+// PullRefusal returns the message for a pull that a rule refuses.
+func PullRefusal(why string) string { return "pulls of this image are refused: " + why }
+
 // Repo returns the UID of the repo.
 func (p Pull) Repo() resource.UID { return p.UID.Parent() }
 

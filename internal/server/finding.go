@@ -24,7 +24,8 @@ import (
 // newGate returns the gate that refuses pulls of images with findings and of unsigned
 // images. It reads images with the reader of the registry.
 func (s *Server) newGate(contents *images.Reader) protocol.Gate {
-	return policy.NewGate(findingdb.New(s.store), imagedb.New(s.store), advisorydb.New(s.store), contents, s.counts)
+	s.gate = policy.NewGate(findingdb.New(s.store), imagedb.New(s.store), advisorydb.New(s.store), contents, s.counts)
+	return s.gate
 }
 
 // openFindings builds the indexer, which inspects images, and the matcher, which
@@ -39,6 +40,7 @@ func (s *Server) openFindings(images *metadata.Service, tokens *page.Tokens) (to
 	limiter := finding.NewLimiter(s.store)
 	to.Findings = query.NewService(packages, manifests, s.advisories, images, s.checker, tokens, limiter)
 	to.Policy = policy.NewService(packages, manifests, s.advisories, images, s.checker, tokens, limiter)
+	to.Images = policy.NewImageChecker(s.cfg.RegistryHost, s.gate, manifests, s.registry.Images, s.checker)
 	to.Inventory = inventory.NewService(packages, manifests, s.checker, tokens)
 	to.Blast = blast.NewService(to.Findings, packages, manifests, images, s.iam, s.checker, tokens, s.cfg.KeepPulls)
 	s.trends = trend.NewService(packages, to.Findings, s.checker, s.log)

@@ -53,6 +53,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/indexer"
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 	"github.com/holdfast-dev/holdfast/internal/vuln/match"
+	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
 	"github.com/holdfast-dev/holdfast/internal/vuln/report"
 	"github.com/holdfast-dev/holdfast/internal/vuln/trend"
 )
@@ -85,6 +86,7 @@ type Server struct {
 	indexer          *indexer.Indexer
 	matcher          *match.Matcher
 	trends           *trend.Service
+	gate             *policy.Gate
 	reports          *report.Mailer
 	budgets          *budget.Service
 	refusals         *denials.Recorder
@@ -256,7 +258,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	s.api = api.New(api.Services{
 		IAM: s.iam, Simulation: simulations, Budgets: s.budgets, Registry: images, STS: s.sts,
 		Advisory: s.advisory, Login: s.login, Accounts: s.accounts, Events: events,
-		Findings: findings.Findings, Policy: findings.Policy,
+		Findings: findings.Findings, Policy: findings.Policy, Images: findings.Images,
 		Blast: findings.Blast, Inventory: findings.Inventory, Trends: findings.Trends, Reports: findings.Reports,
 		Search: searches, Operator: s.operator, Directories: s.scim,
 	}, s.issuer, s.checker, api.Config{

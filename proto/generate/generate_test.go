@@ -152,6 +152,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"ExceptionsService":                5,
 		"GroupFindingsService":             7,
 		"RulesService":                     6,
+		"AdmissionService":                 1,
 		"SlasService":                      3,
 		"ReportsService":                   4,
 		"VexService":                       2,

@@ -205,6 +205,7 @@ func TestApiAccess(t *testing.T) {
 				// tested in TestInventory and TestBlastRadius
 				"PushInventory ListInventory ListInventoryPlaces DeleteInventory GetBlast ListBlastStage " +
 				"ListExploitLists QueryExploits " + // tested in TestExploited
+				"CheckImages " + // tested in TestCheckImages
 				"ListGroupFindings GetSummary ListFindingTotals " + // tested in TestGroupFindings
 				"GetTrend GetReport " + // tested in TestTrend
 				// tested in TestSubscriptionAccess and TestMailReport

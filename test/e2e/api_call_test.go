@@ -64,7 +64,7 @@ func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
 		accesspb.File_holdfast_access_v1_history_proto, accesspb.File_holdfast_access_v1_simulate_proto,
 		accesspb.File_holdfast_access_v1_use_proto, budgetspb.File_holdfast_budgets_v1_budgets_proto,
 		findingspb.File_holdfast_findings_v1_findings_proto, findingspb.File_holdfast_findings_v1_exceptions_proto,
-		findingspb.File_holdfast_findings_v1_rules_proto,
+		findingspb.File_holdfast_findings_v1_rules_proto, findingspb.File_holdfast_findings_v1_admission_proto,
 		findingspb.File_holdfast_findings_v1_slas_proto, findingspb.File_holdfast_findings_v1_reports_proto,
 		findingspb.File_holdfast_findings_v1_vex_proto, pingpb.File_holdfast_ping_v2beta1_ping_proto,
 		findingspb.File_holdfast_findings_v1_compare_proto, findingspb.File_holdfast_findings_v1_inventory_proto,

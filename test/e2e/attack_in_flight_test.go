@@ -191,6 +191,7 @@ var notInFlight = map[string]string{
 	"AdvisoryReadingService_BatchQueryAdvisories":        "only reads",
 	"AdvisoryReadingService_QueryAdvisories":             "only reads",
 	"ExploitedService_QueryExploits":                     "only reads",
+	"AdmissionService_CheckImages":                       "only reads",
 	"FederationService_ExplainToken":                     "only reads",
 	"DeliveriesService_TestSubscription":                 "sends a request, and writes only its log",
 	"SignInService_TestIdentityProvider":                 "sends a request, and writes nothing",

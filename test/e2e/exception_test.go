@@ -151,8 +151,11 @@ func judgementExamples(t *testing.T, w *world, x things) map[string][]example {
 		},
 		"RulesService_CheckRule":  {{uid: rule, query: "page_size=1&order_by=time"}, {uid: "x", fails: true}},
 		"RulesService_DeleteRule": {{uid: w.ruled(t, x.org, &findingspb.Rule{}).GetUid()}, {uid: "x", fails: true}},
-		"VexService_ExportVex":    {{uid: repo, digest: digest}, {uid: repo, digest: digestOf("none"), fails: true}},
-		"VexService_ImportVex":    {{uid: x.org, body: vex}, {uid: x.org, body: `{}`, fails: true}},
+		"AdmissionService_CheckImages": {
+			{body: `{"images":["` + w.RegistryHost + `/dev/judged:v1"],"platforms":["linux/amd64"]}`}, {body: `{}`, fails: true},
+		},
+		"VexService_ExportVex": {{uid: repo, digest: digest}, {uid: repo, digest: digestOf("none"), fails: true}},
+		"VexService_ImportVex": {{uid: x.org, body: vex}, {uid: x.org, body: `{}`, fails: true}},
 	}
 }
 

@@ -54,6 +54,7 @@ type Services struct {
 	Events    *event.Service
 	Findings  *query.Service
 	Policy    *policy.Service
+	Images    *policy.ImageChecker
 	Blast     *blast.Service
 	Inventory *inventory.Service
 	Trends    *trend.Service
@@ -99,7 +100,8 @@ func Register(r grpc.ServiceRegistrar, services Services, cfg Config) {
 	})
 	vulnapi.Register(r, vulnapi.Services{
 		Advisory: services.Advisory, Findings: services.Findings, Policy: services.Policy,
-		Blast: services.Blast, Inventory: services.Inventory, Trends: services.Trends,
+		Images: services.Images,
+		Blast:  services.Blast, Inventory: services.Inventory, Trends: services.Trends,
 		Reports: services.Reports,
 	}, cfg.Dir)
 	s := &server{events: services.Events, operator: services.Operator, cfg: cfg, encoder: &wire.Encoder{}}

@@ -2,7 +2,9 @@ package images
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -73,6 +75,27 @@ func (l *listing) walk(ctx context.Context, index *oci.Document, levels int) (pr
 		}
 	}
 	return true, nil
+}
+
+// Listed returns the images that an index lists, directly or through other indexes, with the platforms that the indexes
+// name. It reads no configuration, and returns at most oci.MaxVariants images.
+func (r *Reader) Listed(
+	ctx context.Context, repo resource.UID, index registry.Manifest,
+) (all []registry.Variant, _ error) {
+	var doc oci.Document
+	if err := json.Unmarshal(index.Body, &doc); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", index.Digest, err)
+	}
+	err := r.eachListed(ctx, repo, &doc, func(_ *oci.Document, d ocispec.Descriptor) (more bool, _ error) {
+		var v registry.Variant
+		if d.Platform != nil {
+			v = platformOf(*d.Platform)
+		}
+		v.Digest = d.Digest.String()
+		all = append(all, v)
+		return len(all) < oci.MaxVariants, nil
+	})
+	return all, err
 }
 
 func platformOf(p ocispec.Platform) registry.Variant {

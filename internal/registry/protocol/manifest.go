@@ -74,7 +74,7 @@ func (r *Registry) passGate(ctx context.Context, t target, m registry.Manifest) 
 			Activity: resource.Activity{Identity: actor.Subject, Reason: resource.RefusedRule, Address: actor.Remote},
 		})
 	}
-	return oci.NewProblem(http.StatusForbidden, oci.Denied, "pulls of this image are refused: %s", why)
+	return oci.NewProblem(http.StatusForbidden, oci.Denied, "%s", registry.PullRefusal(why))
 }
 
 // readManifest returns the manifest of a target, without its body unless the method is GET.

@@ -76,6 +76,12 @@ func CredentialProvider(t testing.TB) string {
 	return must(t)(provider())
 }
 
+// Kube returns the path of holdfast-kube, the program for Kubernetes clusters, which scripts/prepare has built.
+func Kube(t testing.TB) string {
+	t.Helper()
+	return Path(t, "holdfast-kube")
+}
+
 func must(t testing.TB) func(string, error) string {
 	return func(path string, err error) string {
 		t.Helper()

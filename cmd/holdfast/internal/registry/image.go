@@ -19,7 +19,7 @@ import (
 // imagesCommand returns the commands about images.
 func imagesCommand(a *noun.App) *cobra.Command {
 	return a.Branch("images", "Inspect and copy images", imagesList(a), imagesInspect(a), imagesPackages(a),
-		imagesReferrers(a), imagesSignatures(a), imagesSize(a), imagesCopy(a), imagesPromote(a))
+		imagesReferrers(a), imagesSignatures(a), imagesSize(a), imagesCheck(a), imagesCopy(a), imagesPromote(a))
 }
 
 // variants returns the View for an image's platforms.

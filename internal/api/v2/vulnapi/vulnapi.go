@@ -23,6 +23,7 @@ type Services struct {
 	Advisory  *advisory.Service
 	Findings  *query.Service
 	Policy    *policy.Service
+	Images    *policy.ImageChecker
 	Blast     *blast.Service
 	Inventory *inventory.Service
 	Trends    *trend.Service
@@ -36,6 +37,7 @@ type server struct {
 	findingspb.UnsafeExploitedServiceServer
 	findingspb.UnsafeExceptionsServiceServer
 	findingspb.UnsafeRulesServiceServer
+	findingspb.UnsafeAdmissionServiceServer
 	findingspb.UnsafeSlasServiceServer
 	findingspb.UnsafeReportsServiceServer
 	findingspb.UnsafeVexServiceServer
@@ -61,6 +63,7 @@ func Register(r grpc.ServiceRegistrar, services Services, dir string) {
 	findingspb.RegisterExploitedServiceServer(r, s)
 	findingspb.RegisterExceptionsServiceServer(r, s)
 	findingspb.RegisterRulesServiceServer(r, s)
+	findingspb.RegisterAdmissionServiceServer(r, s)
 	findingspb.RegisterSlasServiceServer(r, s)
 	findingspb.RegisterReportsServiceServer(r, s)
 	findingspb.RegisterVexServiceServer(r, s)
