@@ -7,6 +7,7 @@ FUZZTIME ?= 10s
 ROLLS    ?= 20
 HISTORIES ?= 10m
 PLAY ?= 10m
+PODS ?= 2000
 
 # With -trimpath, what is compiled does not depend on the folder. So the tests, the releases that they make, the previous
 # version and other clones share the build cache.
@@ -43,6 +44,10 @@ build: ## Build the server, the command and the provider for kubelets into bin/,
 	CGO_ENABLED=0 $(GO) build -o bin/holdfastd ./cmd/holdfastd
 	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o bin/holdfast ./cmd/holdfast
 	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o bin/holdfast-credential-provider ./cmd/holdfast-credential-provider
+
+.PHONY: kube
+kube: ## Build holdfast-kube, the program for Kubernetes clusters, into bin/
+	CGO_ENABLED=0 $(GO) build -C kube -trimpath -ldflags '-s -w' -o ../bin/holdfast-kube .
 
 .PHONY: run
 run: build ## Start the server in dev mode, on SQLite; it prints a curl line to try
@@ -93,6 +98,7 @@ test-server:
 # The tests of other modules leave the processors to the tests of the server.
 .PHONY: test-deploy
 test-deploy:
+	cd kube && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -timeout 60m ./...
 	cd deploy && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -timeout 60m ./...
 
 .PHONY: test-console
@@ -107,6 +113,12 @@ test-release:
 race: prepare ## Run the tests of all packages and of the whole server with the race detector
 	scripts/with-postgres $(GO) test -count=1 -vet=off -timeout 60m $(RACEFLAGS) ./...
 	scripts/with-postgres scripts/with-browser $(GO) test -C test -count=1 -vet=off -timeout 60m $(RACEFLAGS) ./...
+
+.PHONY: kubernetes
+kubernetes: ## Try holdfast-kube with a real API server of Kubernetes; PODS=2000 is how many pods are created
+	scripts/prepare modules programs kubernetes
+	cd deploy && CGO_ENABLED=0 HOLDFAST_TEST_PREPARED=yes HOLDFAST_TEST_LATENCY=yes \
+		$(GO) test -count=1 -timeout 60m -v -run 'TestCluster' . -pods $(PODS)
 
 .PHONY: walks
 walks: prepare ## Walk through the console on both engines; the tests walk through each change on one

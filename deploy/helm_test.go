@@ -44,10 +44,16 @@ func examples(t *testing.T) map[string]map[string]any {
 	return all
 }
 
-// render returns the documents that the chart renders from values.
+// render returns the documents that the chart of the server renders from values.
 func render(t *testing.T, values map[string]any) ([][]byte, error) {
 	t.Helper()
-	chart, err := loader.Load(chartFolder)
+	return renderChart(t, chartFolder, values)
+}
+
+// renderChart returns the documents that the chart in a folder renders from values.
+func renderChart(t *testing.T, folder string, values map[string]any) ([][]byte, error) {
+	t.Helper()
+	chart, err := loader.Load(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,14 +98,19 @@ func split(t *testing.T, text string) (documents [][]byte) {
 	}
 }
 
-// objects renders the chart and decodes each object with the type of its API.
-// A field that the type does not have fails the test.
+// objects renders the chart of the server and decodes its objects.
 func objects(t *testing.T, values map[string]any) []runtime.Object {
 	t.Helper()
 	documents, err := render(t, values)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return decode(t, documents)
+}
+
+// decode decodes each document with the type of its API. A field that the type does not have fails the test.
+func decode(t *testing.T, documents [][]byte) []runtime.Object {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{builtin.AddToScheme, gateway.Install, monitoring.AddToScheme} {
 		if err := add(scheme); err != nil {

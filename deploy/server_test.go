@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// programs returns the folder of holdfastd and holdfast. `make test` has built them in advance; otherwise programs
-// builds them.
+// programs returns the folder of holdfastd, holdfast and holdfast-kube. `make test` has built them in advance;
+// otherwise programs builds them.
 var programs = sync.OnceValues(func() (string, error) {
 	if os.Getenv("HOLDFAST_TEST_PREPARED") != "" {
 		return filepath.Abs("../bin/test")
@@ -42,10 +42,14 @@ var programs = sync.OnceValues(func() (string, error) {
 	if built, err = os.MkdirTemp("", "holdfast-deploy-*"); err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-C", "..", "-o", built+"/", "./cmd/holdfastd", "./cmd/holdfast")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
+	for _, args := range [][]string{
+		{"-C", "..", "-o", built + "/", "./cmd/holdfastd", "./cmd/holdfast"}, {"-C", "../kube", "-o", built + "/", "."},
+	} {
+		cmd := exec.Command("go", append([]string{"build"}, args...)...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build: %w\n%s", err, out)
+		}
 	}
 	return built, nil
 })
@@ -127,6 +131,7 @@ func (s *holdfastd) stop() {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case err := <-s.done:
+		s.done <- nil // for the cleanup, if the test itself stops the server
 		if err != nil {
 			s.t.Errorf("holdfastd ended: %v", err)
 		}
