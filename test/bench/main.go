@@ -84,6 +84,7 @@ var sections = []section{
 	{"signin", access.SignIns},
 	{"traces", program.Traces},
 	{"index", vulnerability.Indexing},
+	{"pushes", vulnerability.Pushes},
 	{"findings", vulnerability.Findings},
 	{"questions", vulnerability.Questions},
 	{"console", program.Console},
