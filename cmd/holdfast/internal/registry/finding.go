@@ -192,6 +192,7 @@ type findingsQuery struct {
 	req                *findingspb.ListFindingsRequest
 	severities, states []string
 	asOf, wait, by     string
+	argument           string // the image, as the user names it
 	at                 place
 	page               noun.Paging
 }
@@ -210,6 +211,7 @@ func findingsList(a *noun.App) *cobra.Command {
 		Example: "  holdfast findings list acme/platform/app:1.2 --severity critical,high --fixable\n" +
 			"  holdfast findings list acme/platform/app:1.2 --at 2026-01-31T12:00:00Z\n" +
 			"  holdfast findings list acme/platform/app:1.2 --state closed\n" +
+			"  holdfast findings list acme/platform/app:1.2 --by package\n" +
 			"  holdfast findings list --group acme/platform --kev\n" +
 			"  holdfast findings list --group acme/platform --overdue\n" +
 			"  holdfast findings list --group acme/platform --by package",
@@ -230,6 +232,7 @@ func findingsList(a *noun.App) *cobra.Command {
 			return err
 		}
 		if q.at == (place{}) {
+			q.argument = args[0]
 			return runImage(cmd, args)
 		}
 		return a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
@@ -256,15 +259,16 @@ func (q *findingsQuery) register(cmd *cobra.Command) {
 	f.StringVar(&q.req.Package, "package", "", "only findings of the package, or source package, with `NAME`")
 	f.StringVar(&q.req.Architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
 	f.StringVar(&q.wait, "wait", "10s", "wait up to `DURATION` until the image is inspected and compared")
-	f.StringVar(&q.by, "by", "", "add up the open findings of a group or repo by `WHAT`: package, vulnerability, image")
+	f.StringVar(&q.by, "by", "", "add up the open findings by `WHAT`: package, with one fix for each, vulnerability or image")
 	q.at.register(q.App, cmd)
 }
 
 // check returns an error if the arguments do not fit together. It also reads the states and the time.
 func (q *findingsQuery) check(cmd *cobra.Command) error {
 	switch {
-	case q.by != "" && q.at == (place{}):
-		return problem.Usage("--by needs --group or --repo")
+	case q.by != "" && q.at == (place{}) &&
+		slices.ContainsFunc([]string{"limit", "skip", "order-by"}, cmd.Flags().Changed):
+		return problem.Usage("--by adds up all findings of an image; it cannot be used with --limit, --skip or --order-by")
 	case q.by != "" && cmd.Flags().Changed("state"):
 		return problem.Usage("--by adds up open findings, so it cannot be used with --state")
 	case q.asOf != "" && q.at != (place{}):
@@ -278,6 +282,9 @@ func (q *findingsQuery) listImage(ctx context.Context, at image) error {
 	q.req.RepoUid, q.req.Reference = at.repo, cmp.Or(at.digest, at.tag, "latest")
 	if err := awaitFindings(ctx, q.App, q.req, q.wait); err != nil {
 		return err
+	}
+	if q.by != "" {
+		return q.listImageTotals(ctx)
 	}
 	n := withDue(findingsIn(q.req.GetStates()), q.req)
 	answer, err := q.PrintAnswer(ctx, n, q.req, q.page, without(findingsWord(q.req)))
