@@ -215,6 +215,8 @@ func TestMostSpecificPathWins(t *testing.T) {
 		"GET /access/v1/resolve":                                            "ResolvePath",
 		"POST /access/v1/names":                                             "LookupNames",
 		"GET /access/v1/unused":                                             "ListUnusedAccess",
+		"GET /access/v1/directories/a1/b2":                                  "GetDirectory",
+		"PATCH /access/v1/directories/a1/b2":                                "UpdateDirectory",
 		"GET /access/v1/ending":                                             "ListEndingGrants",
 		"POST /access/v1/simulate":                                          "Simulate",
 		"GET /access/v1/search":                                             "Search",

@@ -96,9 +96,14 @@ func (s *DB) RevisionLocked(ctx context.Context) (locked bool, err error) {
 
 // changed adds a change to the list of the transaction's changes, unless the list contains it.
 func (t *Tx) changed(c GrantChange) {
-	if !slices.Contains(t.changes, c) {
-		t.changes = append(t.changes, c)
+	if _, ok := t.listed[c]; ok {
+		return
 	}
+	if t.listed == nil {
+		t.listed = map[GrantChange]struct{}{}
+	}
+	t.listed[c] = struct{}{}
+	t.changes = append(t.changes, c)
 }
 
 // writeRevision takes the next revision number if the transaction has changed
@@ -113,12 +118,14 @@ func (t *Tx) writeRevision(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var rows [][]any
 	for i, c := range t.changes {
-		rev := t.revision - int64(len(t.changes)-1-i)
-		if err := t.Later(ctx, `INSERT INTO grant_changes (rev, identity, role) VALUES ($1, $2, $3)`, rev,
-			string(c.Identity), string(c.Role)); err != nil {
-			return err
+		if left := int64(len(t.changes) - 1 - i); left < changesKept { // older ones would be deleted below
+			rows = append(rows, []any{t.revision - left, string(c.Identity), string(c.Role)})
 		}
+	}
+	if err := t.InsertRows(ctx, `INSERT INTO grant_changes (rev, identity, role)`, rows, ``); err != nil {
+		return err
 	}
 	if t.revision%changesPruned < int64(len(t.changes)) {
 		return t.Later(ctx, `DELETE FROM grant_changes WHERE rev <= $1`, t.revision-changesKept)

@@ -23,10 +23,11 @@ type Tx struct {
 	increments []increment        // additions to counters; on PostgreSQL they are written with the commit
 	events     [][]any            // rows of events that are written with the commit
 	changes    []GrantChange
-	revision   int64           // revision that the transaction wrote for its changes to grants; 0 if it made none
-	basis      *access.Basis   // what the access of the request depends on; nil on SQLite and without an access
-	traced     context.Context // parent of the spans for the transaction's statements
-	wakes      [queues]bool    // queues whose readers the commit wakes
+	listed     map[GrantChange]struct{} // the elements of changes
+	revision   int64                    // revision that the transaction wrote for its changes to grants; 0 if it made none
+	basis      *access.Basis            // what the access of the request depends on; nil on SQLite and without an access
+	traced     context.Context          // parent of the spans for the transaction's statements
+	wakes      [queues]bool             // queues whose readers the commit wakes
 }
 
 // A write is a function and the transaction in which it runs. It implements

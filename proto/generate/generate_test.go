@@ -157,6 +157,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"ReportsService":                   4,
 		"VexService":                       2,
 		"DeliveriesService":                5,
+		"DirectoriesService":               2,
 		"ExploitedService":                 3,
 		"ExternalGroupRoleMappingsService": 5,
 		"FederationService":                4,

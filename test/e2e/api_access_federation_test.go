@@ -62,6 +62,14 @@ func (h *hierarchy) federatedAccesses() map[string]access {
 		"SetScimEnabled": {"identity_providers.scim.manage", idp, func(uid string) proto.Message {
 			return &iampb.SetScimEnabledRequest{IdentityProviderUid: uid, Etag: "0"}
 		}},
+		"GetDirectory": {"identity_providers.list", idp, func(uid string) proto.Message {
+			return &accesspb.GetDirectoryRequest{Uid: uid}
+		}},
+		"UpdateDirectory": {"identity_providers.scim.manage", idp, func(uid string) proto.Message {
+			return &accesspb.UpdateDirectoryRequest{Directory: &accesspb.Directory{
+				Uid: uid, Etag: "0", RoleSource: accesspb.RoleSource_ROLE_SOURCE_TEAMS,
+			}}
+		}},
 		"GetExternalGroupRoleMapping": {"identity_providers.list", mapped, func(uid string) proto.Message {
 			return &iampb.GetExternalGroupRoleMappingRequest{Uid: uid}
 		}},

@@ -133,6 +133,29 @@ func providerSteps() []step {
 			in: directory(func(uid, _ string) proto.Message {
 				return &iampb.SetScimEnabledRequest{IdentityProviderUid: uid, Enabled: true, Etag: "3"}
 			})},
+		{name: "directory", in: directory(func(uid, _ string) proto.Message {
+			return &accesspb.GetDirectoryRequest{Uid: uid}
+		})},
+		{name: "roles from teams, in a preview", in: directory(func(uid, _ string) proto.Message {
+			return &accesspb.UpdateDirectoryRequest{Directory: &accesspb.Directory{
+				Uid: uid, Etag: "3", RoleSource: accesspb.RoleSource_ROLE_SOURCE_TEAMS,
+			}, ValidateOnly: true}
+		})},
+		{name: "roles from teams", in: directory(func(uid, _ string) proto.Message {
+			return &accesspb.UpdateDirectoryRequest{Directory: &accesspb.Directory{
+				Uid: uid, Etag: "3", RoleSource: accesspb.RoleSource_ROLE_SOURCE_TEAMS,
+			}}
+		})},
+		{name: "roles from nowhere", code: codes.InvalidArgument, in: directory(func(uid, _ string) proto.Message {
+			return &accesspb.UpdateDirectoryRequest{Directory: &accesspb.Directory{
+				Uid: uid, Etag: "4", RoleSource: 9,
+			}}
+		})},
+		{name: "roles from claims with an old etag", code: codes.Aborted, in: directory(func(uid, _ string) proto.Message {
+			return &accesspb.UpdateDirectoryRequest{Directory: &accesspb.Directory{
+				Uid: uid, Etag: "3", RoleSource: accesspb.RoleSource_ROLE_SOURCE_CLAIMS,
+			}}
+		})},
 		{name: "revoke the token", in: directory(func(uid, _ string) proto.Message {
 			return &iampb.RevokeScimTokenRequest{IdentityProviderUid: uid}
 		})},

@@ -42,6 +42,7 @@ func federationExamples(t *testing.T, w *world, x things) map[string][]example {
 	scimmed := w.post(t, base+"identityProviders/"+x.org, provider("scimmed"))
 	enabled := w.post(t, base+"identityProviders/"+x.org, provider("enabled"))
 	revoked := w.post(t, base+"identityProviders/"+x.org, provider("revoked"))
+	teams := w.post(t, base+"identityProviders/"+x.org, provider("teams"))
 	w.post(t, base+"identityProviders/"+scimmed+":generateScimToken", `{}`)
 	mapped := w.post(t, base+"externalGroupRoleMappings/"+idp, mapping("admins"))
 	batch := w.post(t, base+"externalGroupRoleMappings/"+idp, mapping("batch"))
@@ -73,6 +74,13 @@ func federationExamples(t *testing.T, w *world, x things) map[string][]example {
 			{uid: revoked, body: `{}`}, {uid: nothing, body: `{}`, fails: true},
 		},
 		"IdentityProvidersService_DeleteIdentityProvider": {{uid: spare}, {uid: spare, fails: true}},
+
+		"DirectoriesService_GetDirectory": get(idp),
+		"DirectoriesService_UpdateDirectory": {
+			{uid: teams, body: `{"etag":"0","roleSource":"ROLE_SOURCE_TEAMS"}`},
+			{uid: teams, query: "validate_only=true", body: `{"etag":"1","roleSource":"ROLE_SOURCE_CLAIMS"}`},
+			{uid: teams, body: `{"etag":"z","roleSource":"ROLE_SOURCE_TEAMS"}`, fails: true},
+		},
 
 		"ExternalGroupRoleMappingsService_ListExternalGroupRoleMappings": list,
 		"ExternalGroupRoleMappingsService_GetExternalGroupRoleMapping":   get(mapped),

@@ -306,10 +306,10 @@ func (SearchMatch) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{2}
 }
 
-// Grant is a role binding that gives the requested capability.
+// Grant is a role that gives the requested capability, from a role binding or through a team.
 type Grant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The binding's uid.
+	// The binding's uid. Empty if the role is held through a team.
 	BindingUid string `protobuf:"bytes,1,opt,name=binding_uid,json=bindingUid,proto3" json:"binding_uid,omitempty"`
 	// The identity that holds the role.
 	Identity *v2beta1.RoleBindingIdentity `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
@@ -321,7 +321,10 @@ type Grant struct {
 	// When the binding was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When the binding ends. Absent if it has no end.
-	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// The team through which the identity holds the role. Absent if a binding gives it. Then
+	// create_time is the time of the mapping.
+	Team          *TeamRole `protobuf:"bytes,7,opt,name=team,proto3" json:"team,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -394,6 +397,13 @@ func (x *Grant) GetCreateTime() *timestamppb.Timestamp {
 func (x *Grant) GetExpireTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *Grant) GetTeam() *TeamRole {
+	if x != nil {
+		return x.Team
 	}
 	return nil
 }
@@ -2393,7 +2403,7 @@ var File_holdfast_access_v1_access_proto protoreflect.FileDescriptor
 
 const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\n" +
-	"\x1fholdfast/access/v1/access.proto\x12\x12holdfast.access.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a(holdfast/capabilities/capabilities.proto\x1a(holdfast/iam/v2beta1/role_bindings.proto\"\xe2\x02\n" +
+	"\x1fholdfast/access/v1/access.proto\x12\x12holdfast.access.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a$holdfast/access/v1/directories.proto\x1a&holdfast/annotations/annotations.proto\x1a(holdfast/capabilities/capabilities.proto\x1a(holdfast/iam/v2beta1/role_bindings.proto\"\x94\x03\n" +
 	"\x05Grant\x12\x1f\n" +
 	"\vbinding_uid\x18\x01 \x01(\tR\n" +
 	"bindingUid\x12E\n" +
@@ -2403,7 +2413,8 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vexpire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"\xf7\x01\n" +
+	"expireTime\x120\n" +
+	"\x04team\x18\a \x01(\v2\x1c.holdfast.access.v1.TeamRoleR\x04team\"\xf7\x01\n" +
 	"\x12CheckAccessRequest\x12&\n" +
 	"\fidentity_uid\x18\x01 \x01(\tB\x03\xe0A\x02R\videntityUid\x12#\n" +
 	"\n" +
@@ -2675,8 +2686,9 @@ var file_holdfast_access_v1_access_proto_goTypes = []any{
 	(*v2beta1.RoleBindingGroup)(nil),    // 34: holdfast.iam.v2beta1.RoleBindingGroup
 	(*v2beta1.RoleBindingRole)(nil),     // 35: holdfast.iam.v2beta1.RoleBindingRole
 	(*timestamppb.Timestamp)(nil),       // 36: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),         // 37: google.protobuf.Duration
-	(capabilities.Capability)(0),        // 38: holdfast.capabilities.Capability
+	(*TeamRole)(nil),                    // 37: holdfast.access.v1.TeamRole
+	(*durationpb.Duration)(nil),         // 38: google.protobuf.Duration
+	(capabilities.Capability)(0),        // 39: holdfast.capabilities.Capability
 }
 var file_holdfast_access_v1_access_proto_depIdxs = []int32{
 	33, // 0: holdfast.access.v1.Grant.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
@@ -2684,60 +2696,61 @@ var file_holdfast_access_v1_access_proto_depIdxs = []int32{
 	35, // 2: holdfast.access.v1.Grant.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
 	36, // 3: holdfast.access.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
 	36, // 4: holdfast.access.v1.Grant.expire_time:type_name -> google.protobuf.Timestamp
-	36, // 5: holdfast.access.v1.CheckAccessRequest.as_of:type_name -> google.protobuf.Timestamp
-	3,  // 6: holdfast.access.v1.CheckAccessResponse.grants:type_name -> holdfast.access.v1.Grant
-	6,  // 7: holdfast.access.v1.CheckAccessResponse.lack:type_name -> holdfast.access.v1.Lack
-	0,  // 8: holdfast.access.v1.Lack.kind:type_name -> holdfast.access.v1.LackKind
-	3,  // 9: holdfast.access.v1.Lack.nearest:type_name -> holdfast.access.v1.Grant
-	35, // 10: holdfast.access.v1.Lack.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
-	3,  // 11: holdfast.access.v1.Lack.givers:type_name -> holdfast.access.v1.Grant
-	37, // 12: holdfast.access.v1.ListEndingGrantsRequest.within:type_name -> google.protobuf.Duration
-	3,  // 13: holdfast.access.v1.ListEndingGrantsResponse.grants:type_name -> holdfast.access.v1.Grant
-	36, // 14: holdfast.access.v1.ListAccessRequest.as_of:type_name -> google.protobuf.Timestamp
-	3,  // 15: holdfast.access.v1.ListAccessResponse.grants:type_name -> holdfast.access.v1.Grant
-	13, // 16: holdfast.access.v1.ResolvePathResponse.resources:type_name -> holdfast.access.v1.ResolvedResource
-	16, // 17: holdfast.access.v1.ListPeopleResponse.people:type_name -> holdfast.access.v1.Person
-	36, // 18: holdfast.access.v1.Person.last_seen_time:type_name -> google.protobuf.Timestamp
-	19, // 19: holdfast.access.v1.LookupNamesResponse.names:type_name -> holdfast.access.v1.ResourceName
-	22, // 20: holdfast.access.v1.SearchResponse.results:type_name -> holdfast.access.v1.SearchResult
-	1,  // 21: holdfast.access.v1.SearchResult.kind:type_name -> holdfast.access.v1.SearchKind
-	2,  // 22: holdfast.access.v1.SearchResult.match:type_name -> holdfast.access.v1.SearchMatch
-	36, // 23: holdfast.access.v1.SearchResult.time:type_name -> google.protobuf.Timestamp
-	25, // 24: holdfast.access.v1.CountChildrenResponse.groups:type_name -> holdfast.access.v1.CountedGroup
-	26, // 25: holdfast.access.v1.CountChildrenResponse.counts:type_name -> holdfast.access.v1.ChildCounts
-	26, // 26: holdfast.access.v1.CountedGroup.counts:type_name -> holdfast.access.v1.ChildCounts
-	27, // 27: holdfast.access.v1.ChildCounts.groups:type_name -> holdfast.access.v1.ChildCount
-	27, // 28: holdfast.access.v1.ChildCounts.repos:type_name -> holdfast.access.v1.ChildCount
-	27, // 29: holdfast.access.v1.ChildCounts.identities:type_name -> holdfast.access.v1.ChildCount
-	27, // 30: holdfast.access.v1.ChildCounts.roles:type_name -> holdfast.access.v1.ChildCount
-	27, // 31: holdfast.access.v1.ChildCounts.role_bindings:type_name -> holdfast.access.v1.ChildCount
-	30, // 32: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
-	38, // 33: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
-	4,  // 34: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
-	9,  // 35: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
-	11, // 36: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
-	17, // 37: holdfast.access.v1.AccessService.LookupNames:input_type -> holdfast.access.v1.LookupNamesRequest
-	14, // 38: holdfast.access.v1.AccessService.ListPeople:input_type -> holdfast.access.v1.ListPeopleRequest
-	20, // 39: holdfast.access.v1.AccessService.Search:input_type -> holdfast.access.v1.SearchRequest
-	23, // 40: holdfast.access.v1.AccessService.CountChildren:input_type -> holdfast.access.v1.CountChildrenRequest
-	7,  // 41: holdfast.access.v1.AccessService.ListEndingGrants:input_type -> holdfast.access.v1.ListEndingGrantsRequest
-	28, // 42: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
-	31, // 43: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
-	5,  // 44: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
-	10, // 45: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
-	12, // 46: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
-	18, // 47: holdfast.access.v1.AccessService.LookupNames:output_type -> holdfast.access.v1.LookupNamesResponse
-	15, // 48: holdfast.access.v1.AccessService.ListPeople:output_type -> holdfast.access.v1.ListPeopleResponse
-	21, // 49: holdfast.access.v1.AccessService.Search:output_type -> holdfast.access.v1.SearchResponse
-	24, // 50: holdfast.access.v1.AccessService.CountChildren:output_type -> holdfast.access.v1.CountChildrenResponse
-	8,  // 51: holdfast.access.v1.AccessService.ListEndingGrants:output_type -> holdfast.access.v1.ListEndingGrantsResponse
-	29, // 52: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
-	32, // 53: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
-	44, // [44:54] is the sub-list for method output_type
-	34, // [34:44] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	37, // 5: holdfast.access.v1.Grant.team:type_name -> holdfast.access.v1.TeamRole
+	36, // 6: holdfast.access.v1.CheckAccessRequest.as_of:type_name -> google.protobuf.Timestamp
+	3,  // 7: holdfast.access.v1.CheckAccessResponse.grants:type_name -> holdfast.access.v1.Grant
+	6,  // 8: holdfast.access.v1.CheckAccessResponse.lack:type_name -> holdfast.access.v1.Lack
+	0,  // 9: holdfast.access.v1.Lack.kind:type_name -> holdfast.access.v1.LackKind
+	3,  // 10: holdfast.access.v1.Lack.nearest:type_name -> holdfast.access.v1.Grant
+	35, // 11: holdfast.access.v1.Lack.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
+	3,  // 12: holdfast.access.v1.Lack.givers:type_name -> holdfast.access.v1.Grant
+	38, // 13: holdfast.access.v1.ListEndingGrantsRequest.within:type_name -> google.protobuf.Duration
+	3,  // 14: holdfast.access.v1.ListEndingGrantsResponse.grants:type_name -> holdfast.access.v1.Grant
+	36, // 15: holdfast.access.v1.ListAccessRequest.as_of:type_name -> google.protobuf.Timestamp
+	3,  // 16: holdfast.access.v1.ListAccessResponse.grants:type_name -> holdfast.access.v1.Grant
+	13, // 17: holdfast.access.v1.ResolvePathResponse.resources:type_name -> holdfast.access.v1.ResolvedResource
+	16, // 18: holdfast.access.v1.ListPeopleResponse.people:type_name -> holdfast.access.v1.Person
+	36, // 19: holdfast.access.v1.Person.last_seen_time:type_name -> google.protobuf.Timestamp
+	19, // 20: holdfast.access.v1.LookupNamesResponse.names:type_name -> holdfast.access.v1.ResourceName
+	22, // 21: holdfast.access.v1.SearchResponse.results:type_name -> holdfast.access.v1.SearchResult
+	1,  // 22: holdfast.access.v1.SearchResult.kind:type_name -> holdfast.access.v1.SearchKind
+	2,  // 23: holdfast.access.v1.SearchResult.match:type_name -> holdfast.access.v1.SearchMatch
+	36, // 24: holdfast.access.v1.SearchResult.time:type_name -> google.protobuf.Timestamp
+	25, // 25: holdfast.access.v1.CountChildrenResponse.groups:type_name -> holdfast.access.v1.CountedGroup
+	26, // 26: holdfast.access.v1.CountChildrenResponse.counts:type_name -> holdfast.access.v1.ChildCounts
+	26, // 27: holdfast.access.v1.CountedGroup.counts:type_name -> holdfast.access.v1.ChildCounts
+	27, // 28: holdfast.access.v1.ChildCounts.groups:type_name -> holdfast.access.v1.ChildCount
+	27, // 29: holdfast.access.v1.ChildCounts.repos:type_name -> holdfast.access.v1.ChildCount
+	27, // 30: holdfast.access.v1.ChildCounts.identities:type_name -> holdfast.access.v1.ChildCount
+	27, // 31: holdfast.access.v1.ChildCounts.roles:type_name -> holdfast.access.v1.ChildCount
+	27, // 32: holdfast.access.v1.ChildCounts.role_bindings:type_name -> holdfast.access.v1.ChildCount
+	30, // 33: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
+	39, // 34: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
+	4,  // 35: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
+	9,  // 36: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
+	11, // 37: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
+	17, // 38: holdfast.access.v1.AccessService.LookupNames:input_type -> holdfast.access.v1.LookupNamesRequest
+	14, // 39: holdfast.access.v1.AccessService.ListPeople:input_type -> holdfast.access.v1.ListPeopleRequest
+	20, // 40: holdfast.access.v1.AccessService.Search:input_type -> holdfast.access.v1.SearchRequest
+	23, // 41: holdfast.access.v1.AccessService.CountChildren:input_type -> holdfast.access.v1.CountChildrenRequest
+	7,  // 42: holdfast.access.v1.AccessService.ListEndingGrants:input_type -> holdfast.access.v1.ListEndingGrantsRequest
+	28, // 43: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
+	31, // 44: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
+	5,  // 45: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
+	10, // 46: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
+	12, // 47: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
+	18, // 48: holdfast.access.v1.AccessService.LookupNames:output_type -> holdfast.access.v1.LookupNamesResponse
+	15, // 49: holdfast.access.v1.AccessService.ListPeople:output_type -> holdfast.access.v1.ListPeopleResponse
+	21, // 50: holdfast.access.v1.AccessService.Search:output_type -> holdfast.access.v1.SearchResponse
+	24, // 51: holdfast.access.v1.AccessService.CountChildren:output_type -> holdfast.access.v1.CountChildrenResponse
+	8,  // 52: holdfast.access.v1.AccessService.ListEndingGrants:output_type -> holdfast.access.v1.ListEndingGrantsResponse
+	29, // 53: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
+	32, // 54: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
+	45, // [45:55] is the sub-list for method output_type
+	35, // [35:45] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_access_v1_access_proto_init() }
@@ -2745,6 +2758,7 @@ func file_holdfast_access_v1_access_proto_init() {
 	if File_holdfast_access_v1_access_proto != nil {
 		return
 	}
+	file_holdfast_access_v1_directories_proto_init()
 	file_holdfast_access_v1_access_proto_msgTypes[7].OneofWrappers = []any{}
 	file_holdfast_access_v1_access_proto_msgTypes[12].OneofWrappers = []any{}
 	file_holdfast_access_v1_access_proto_msgTypes[21].OneofWrappers = []any{}

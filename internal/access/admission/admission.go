@@ -65,7 +65,7 @@ func (s *Store) SignIn(ctx context.Context, a resource.SignIn) (l resource.SignI
 			return err
 		}
 		if a.Voucher != "" {
-			if err := t.scim.Joined(ctx, a.Voucher.Provider(), l.Identity.UID, a.Subject); err != nil {
+			if err := t.joinTeams(ctx, a, l.Identity.UID); err != nil {
 				return err
 			}
 		}
@@ -88,6 +88,16 @@ func (s *Store) SignIn(ctx context.Context, a resource.SignIn) (l resource.SignI
 		return t.iam.UseInvite(ctx, i, l.Identity.UID)
 	})
 	return l, err
+}
+
+// joinTeams records the identity of a person whom the directory of the provider already knows, also in teams.
+func (t tx) joinTeams(ctx context.Context, a resource.SignIn, identity resource.UID) error {
+	provider := a.Voucher.Provider()
+	user, before, err := t.scim.Joined(ctx, provider, identity, a.Subject)
+	if err != nil || user == "" {
+		return err
+	}
+	return t.iam.RelinkMember(ctx, provider, user, "", before, identity)
 }
 
 // identify creates the identity of the person who signs in, or updates its e-mail address and display name.
@@ -164,10 +174,13 @@ func (t tx) updateRoles(ctx context.Context, a resource.SignIn, l *resource.Sign
 
 // mapGroups adds the roles that mappings give to the external groups of a sign-in,
 // and removes roles that an earlier sign-in got from a mapping that no longer
-// applies. It keeps roles that an administrator has given, and the role of the last
+// applies. It does nothing if the mappings apply to the teams of the directory. It keeps roles that an administrator has given, and the role of the last
 // permanent owner of an organization.
 func (t tx) mapGroups(ctx context.Context, a resource.SignIn, l *resource.SignInResult) error {
 	provider := a.Voucher.Provider()
+	if teams, err := t.iam.HasDirectoryRoles(ctx, provider); err != nil || teams {
+		return err
+	}
 	mappings, err := t.iam.MappingsOf(ctx, provider)
 	if err != nil {
 		return err

@@ -19,12 +19,24 @@ type HolderQuery struct {
 }
 
 // Holders returns one page of the bindings that h selects, ordered by uid or by
-// creation time, with their exact number as the total.
+// creation time, with their exact number as the total. After them come the people who
+// hold one of the roles through a team.
 func (s *Store) Holders(ctx context.Context, h HolderQuery, p page.Request) (page.Page[resource.BoundRole], error) {
 	var out page.Page[resource.BoundRole]
 	if len(h.Groups) == 0 || len(h.Roles) == 0 {
 		return out, nil
 	}
+	out, err := s.boundHolders(ctx, h, p)
+	if err != nil {
+		return out, err
+	}
+	return s.teamHolders(ctx, h, p, out)
+}
+
+// boundHolders is Holders without teams.
+func (s *Store) boundHolders(
+	ctx context.Context, h HolderQuery, p page.Request,
+) (out page.Page[resource.BoundRole], _ error) {
 	col, ok := bindings.OrderColumn(p.Order.Field)
 	if !ok {
 		return out, fmt.Errorf("cannot list holders by %q", p.Order.Field)
@@ -32,7 +44,7 @@ func (s *Store) Holders(ctx context.Context, h HolderQuery, p page.Request) (pag
 	q := store.Query{Engine: s.Engine, Table: bindings.Table, Column: col, Page: p}
 	where := holderCondition(&q, h)
 	if err := s.Row(ctx, `SELECT count(*) FROM role_bindings AS t WHERE `+where, q.Args,
-		&out.Total); err != nil || out.Total == 0 {
+		&out.Total); err != nil || out.Total == 0 || p.After != nil && p.After.Key == teamCursor {
 		return out, err
 	}
 	text := fmt.Sprintf(`%s WHERE %s ORDER BY %s%s OFFSET %s`,
@@ -50,7 +62,8 @@ func (s *Store) Holders(ctx context.Context, h HolderQuery, p page.Request) (pag
 	return out, err
 }
 
-// HeldBy returns all bindings of an identity on groups, ordered by uid, including bindings that are not active. It uses
+// HeldBy returns all bindings of an identity on groups, ordered by uid, including bindings that are not active, and then
+// the roles that the identity holds there through teams. It uses
 // an index and is fast enough for frequent calls, because one identity has few bindings on a path of groups.
 func (s *Store) HeldBy(
 	ctx context.Context, identity resource.UID, groups []resource.UID,
@@ -72,8 +85,12 @@ func (s *Store) HeldBy(
 		}
 		return false, err
 	})
+	if err != nil {
+		return nil, err
+	}
 	slices.SortFunc(held, func(a, b resource.BoundRole) int { return strings.Compare(string(a.UID), string(b.UID)) })
-	return held, err
+	through, err := s.teamHeld(ctx, identity, groups)
+	return append(held, through...), err
 }
 
 func holderCondition(q *store.Query, h HolderQuery) string {

@@ -16,7 +16,7 @@ type Grant struct {
 	StartMS, ExpireMS     int64 // in milliseconds since 1970; 0 means no limit
 }
 
-// Grants calls f for every grant whose end is not recorded, and returns a revision. The grants include every change up
+// Grants calls f for every grant whose end is not recorded, and returns a revision. Roles that teams give are grants, too. The grants include every change up
 // to this revision, and may include later changes.
 func (s *Store) Grants(ctx context.Context, f func(Grant)) (revision int64, _ error) {
 	revision, err := s.Revision(ctx)
@@ -35,18 +35,26 @@ func (s *Store) Grants(ctx context.Context, f func(Grant)) (revision int64, _ er
 		f(Grant{resource.UID(identity), resource.UID(uid).Parent(), roles[role], start, expire})
 		return false, err
 	})
-	return revision, err
+	if err != nil {
+		return 0, err
+	}
+	return revision, s.teamGrants(ctx, roles, f)
 }
 
 // GrantsOf returns the grants of one identity whose end is not recorded.
 func (s *Store) GrantsOf(ctx context.Context, identity resource.UID) ([]Grant, error) {
-	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (Grant, error) {
+	bound, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (Grant, error) {
 		var uid, role resource.UID
 		var start, expire int64
 		err := row.Scan(&uid, &role, &start, &expire)
 		return Grant{identity, uid.Parent(), role, start, expire}, err
 	}, `SELECT b.uid, (SELECT r.uid FROM roles AS r WHERE r.seg = b.role), b.start_ms, b.expire_ms FROM role_bindings AS b
 		WHERE b.identity = $1 AND b.end_ms = 0`, string(identity))
+	if err != nil {
+		return nil, err
+	}
+	through, err := s.teamGrantsOf(ctx, identity)
+	return append(bound, through...), err
 }
 
 // RoleCapabilities returns the capabilities of every role.

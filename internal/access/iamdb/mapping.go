@@ -30,7 +30,7 @@ var mappings = store.Kind[resource.ExternalGroupRoleMapping]{
 // not exist, and fault.AlreadyExists if there is an equal mapping.
 func (s *Store) InsertMapping(ctx context.Context, m resource.ExternalGroupRoleMapping) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.Require(ctx, "identity_providers", "identity provider", m.Provider()); err != nil {
+		if err := t.mappingAffects(ctx, m.Provider(), m.ExternalGroup); err != nil {
 			return err
 		}
 		if err := t.RequireRole(ctx, m.Role); err != nil {
@@ -55,6 +55,9 @@ func (s *Store) DeleteMapping(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		m, err := t.deleteMapping(ctx, uid)
 		if err != nil {
+			return err
+		}
+		if err := t.mappingAffects(ctx, m.Provider(), m.ExternalGroup); err != nil {
 			return err
 		}
 		return t.Emit(ctx, resource.MappingDeleted, uid, uid.Root(), m, nil)
@@ -89,6 +92,13 @@ func (s *Store) DeleteMappings(
 		}
 		if len(deleted) == 0 {
 			return nil
+		}
+		var groups []string
+		for _, m := range deleted {
+			groups = append(groups, m.ExternalGroup)
+		}
+		if err := t.mappingAffects(ctx, provider, groups...); err != nil {
+			return err
 		}
 		slices.SortFunc(deleted, func(a, b resource.ExternalGroupRoleMapping) int {
 			return position[a.UID] - position[b.UID]

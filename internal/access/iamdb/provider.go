@@ -28,6 +28,7 @@ var providers = store.Kind[resource.IdentityProvider]{
 			store.Flag("disabled", &p.Disabled),
 			store.Flag("trusted", &p.Trusted),
 			store.Flag("shared_redirect", &p.SharedRedirect),
+			store.Flag("directory_roles", &p.DirectoryRoles),
 			store.Text("realm", &p.Realm),
 			store.Number("epoch", &p.Epoch),
 			store.Time("create_ms", &p.CreateTime).Order("create_time").Fixed(),

@@ -74,6 +74,7 @@ func occurrences() map[resource.EventType]occurrence {
 		OIDC: &resource.OIDC{
 			Issuer: "https://issuer.test", ClientID: "c", ClientSecret: resource.Secret{Plain: secret, Sealed: []byte(secret)},
 		}}
+	team := resource.TeamChange{Team: resource.Team{UID: eventThing, Name: "crew", CreateTime: at, UpdateTime: at}}
 	directory := resource.Directory{Provider: eventThing, Digest: []byte(secret), PreviousDigest: []byte(secret)}
 	association := resource.AccountAssociation{UID: eventOrg, Name: "n"}
 	invite := resource.GroupInvite{
@@ -168,6 +169,10 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.ScimTokenRegenerated:    {directory, directory, "holdfast.iam.v2beta1.RegenerateScimTokenResponse"},
 		resource.ScimTokenRevoked:        {directory, directory, "holdfast.iam.v2beta1.RevokeScimTokenResponse"},
 		resource.ScimEnabledUpdated:      {directory, directory, "holdfast.iam.v2beta1.SetScimEnabledResponse"},
+		resource.DirectoryUpdated:        {directory, directory, "holdfast.access.v1.Directory"},
+		resource.TeamCreated:             {nil, team, "holdfast.access.v1.Team"},
+		resource.TeamUpdated:             {team, team, "holdfast.access.v1.Team"},
+		resource.TeamDeleted:             {team, nil, ""},
 		resource.GroupOwnerless:          {nil, group, "holdfast.iam.v2beta1.Group"},
 		resource.IdentityDeactivated:     {identity, identity, "holdfast.iam.v2beta1.Identity"},
 		resource.IdentityReactivated:     {identity, identity, "holdfast.iam.v2beta1.Identity"},

@@ -95,6 +95,7 @@ type BoundRole struct {
 	IdentityInfo IdentityInfo
 	GroupInfo    Info
 	RoleInfo     Info
+	Team         *TeamRole // the team that gives the role; then there is no binding with the UID. Nil for a binding
 	// when the binding was read, by the clock that decides whether it is valid; zero if not needed
 	Now time.Time
 }

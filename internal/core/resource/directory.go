@@ -18,6 +18,9 @@ type Directory struct {
 	RevokeTime         time.Time `json:"revokeTime,omitzero"` // when the tokens were revoked; zero if they were not
 	UsedTime           time.Time `json:"-"`                   // time of the last request of the directory
 	Users              int64     `json:"-"`
+
+	// RolesFromTeams is set only in events: the current value is a field of the provider.
+	RolesFromTeams bool `json:"rolesFromTeams,omitempty"`
 }
 
 // A CredentialState is the state of a directory's tokens. Its values are the same as in the API.

@@ -19,6 +19,7 @@ type IdentityProvider struct {
 	Disabled       bool      `json:"disabled,omitempty"`       // it can be tested, but not used to sign in
 	Trusted        bool      `json:"trusted,omitempty"`        // the operator trusts it for all organizations
 	SharedRedirect bool      `json:"sharedRedirect,omitempty"` // uses the redirect address that providers share
+	DirectoryRoles bool      `json:"directoryRoles,omitempty"` // mappings apply to teams of the directory, not to claims
 	Realm          string    `json:"-"`                        // namespace of the subjects of its people
 	Epoch          int64     `json:"-"`                        // how often the fields in SameBeliefs have changed
 	CreateTime     time.Time `json:"createTime"`

@@ -182,6 +182,7 @@ var listCapabilities = map[string]resource.Capability{
 	"iam.access_rules":                 resource.GroupsList,
 	"iam.access_requests":              resource.RoleBindingsList,
 	"iam.identity_providers":           resource.IdentityProvidersList,
+	"iam.teams":                        resource.IdentityProvidersList,
 	"iam.external_group_role_mappings": resource.IdentityProvidersList,
 	"iam.account_associations":         resource.AccountAssociationsList,
 	"iam.group_invite":                 resource.GroupInvitesList,

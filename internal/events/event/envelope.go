@@ -87,9 +87,10 @@ func providerOf(e resource.Event) resource.UID {
 	switch e.Type {
 	case resource.ProviderCreated, resource.ProviderUpdated, resource.ProviderDeleted, resource.MappingsDeleted,
 		resource.ScimTokenGenerated, resource.ScimTokenRegenerated, resource.ScimTokenRevoked,
-		resource.ScimEnabledUpdated:
+		resource.ScimEnabledUpdated, resource.DirectoryUpdated:
 		return e.Subject
-	case resource.MappingCreated, resource.MappingDeleted:
+	case resource.MappingCreated, resource.MappingDeleted, resource.TeamCreated, resource.TeamUpdated,
+		resource.TeamDeleted:
 		return e.Subject.Parent()
 	}
 	return ""

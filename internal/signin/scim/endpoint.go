@@ -22,10 +22,7 @@ func (s *Service) serveUsers(w http.ResponseWriter, r *http.Request, c client, i
 		if r.Method == http.MethodPost {
 			return s.postUser(w, r, c)
 		}
-		q := r.URL.Query()
-		return s.writeList(w, r, c, values{
-			text: q.Get, names: func(name string) []string { return splitNames(q[name]) },
-		})
+		return s.writeList(w, r, s.users(c.provider.UID), fromAddress(r))
 	}
 	if err := allow(w, r, http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodDelete); err != nil {
 		return err
@@ -123,7 +120,7 @@ func (m matcher) check(version int64) error {
 }
 
 // search serves a query that is sent with POST.
-func (s *Service) search(w http.ResponseWriter, r *http.Request, c client) error {
+func (s *Service) search(w http.ResponseWriter, r *http.Request, c collection) error {
 	if err := allow(w, r, http.MethodPost); err != nil {
 		return err
 	}
@@ -156,6 +153,12 @@ func (s *Service) search(w http.ResponseWriter, r *http.Request, c client) error
 	})
 }
 
+// fromAddress returns the parameters in the address of a request.
+func fromAddress(r *http.Request) values {
+	q := r.URL.Query()
+	return values{text: q.Get, names: func(name string) []string { return splitNames(q[name]) }}
+}
+
 // values are the parameters of a query, from an address or a body.
 type values struct {
 	text  func(name string) string
@@ -174,7 +177,7 @@ func projectionOf(q url.Values) (document.Projection, error) {
 }
 
 // writeList writes the page that the parameters select.
-func (s *Service) writeList(w http.ResponseWriter, r *http.Request, c client, v values) error {
+func (s *Service) writeList(w http.ResponseWriter, r *http.Request, c collection, v values) error {
 	p, err := document.NewProjection(v.names("attributes"), v.names("excludedAttributes"))
 	if err != nil {
 		return err
@@ -183,7 +186,15 @@ func (s *Service) writeList(w http.ResponseWriter, r *http.Request, c client, v 
 	if err != nil {
 		return err
 	}
-	page, total, err := s.list(r.Context(), c.provider.UID, q)
+	if c.check != nil {
+		if err := c.check(q); err != nil {
+			return err
+		}
+	}
+	page, total, err := c.list(r.Context(), q)
+	if err == nil && c.complete != nil && !p.Excludes(membersAttribute) {
+		page, err = c.complete(r.Context(), page)
+	}
 	if err != nil {
 		return err
 	}

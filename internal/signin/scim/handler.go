@@ -21,6 +21,7 @@ import (
 // The limits of the protocol. Directories send one request after the other, so they rarely wait.
 const (
 	maxBody      = 1 << 20 // bytes of a request
+	maxGroupBody = 8 << 20 // bytes of a request about a group, which can have 20,000 members
 	maxRunning   = 16      // maximum number of running requests
 	maxPerTenant = 4       // maximum number of running requests of one directory
 	maxQueued    = 32      // requests of one directory that run or wait
@@ -42,7 +43,6 @@ func (s *Service) Handler() http.Handler {
 		actor := resource.Actor{RequestID: rand.Text(), Remote: input.Remote(r)}
 		w.Header().Set("X-Request-Id", actor.RequestID)
 		r = r.WithContext(resource.WithActor(r.Context(), actor))
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		if err := s.serve(w, r); err != nil {
 			s.writeError(w, r, err)
 		}
@@ -126,21 +126,31 @@ func usable(p resource.IdentityProvider, d resource.Directory) error {
 func (s *Service) route(w http.ResponseWriter, r *http.Request, c client, rest string) error {
 	base := s.Endpoint(c.provider.UID)
 	kind, id, _ := strings.Cut(rest, "/")
+	limit := int64(maxBody)
+	if kind == "Groups" {
+		limit = maxGroupBody
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, limit)
 	switch kind {
 	case "Users":
 		if id == ".search" {
-			return s.search(w, r, c)
+			return s.search(w, r, s.users(c.provider.UID))
 		}
 		return s.serveUsers(w, r, c, id)
+	case "Groups":
+		if id == ".search" {
+			return s.search(w, r, s.groups(c.provider.UID))
+		}
+		return s.serveGroups(w, r, c, id)
 	case ".search":
-		return s.search(w, r, c)
+		return s.search(w, r, s.users(c.provider.UID))
 	case "ServiceProviderConfig":
 		return describe(w, r, id, nil, document.Config(base))
 	case "ResourceTypes":
 		return describe(w, r, id, document.ResourceTypes(base), nil)
 	case "Schemas":
 		return describe(w, r, id, document.Schemas(base), nil)
-	case "Me", "Bulk", "Groups":
+	case "Me", "Bulk":
 		return &document.Error{Status: http.StatusNotImplemented, Detail: "This service does not support /" + kind + "."}
 	}
 	return errNothing()
@@ -206,9 +216,9 @@ func readBody(r *http.Request) (document.Object, error) {
 		}
 	}
 	body, err := io.ReadAll(r.Body)
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+	if big, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, &document.Error{Status: http.StatusRequestEntityTooLarge,
-			Detail: "The body has more than " + strconv.Itoa(maxBody>>10) + " KiB."}
+			Detail: "The body has more than " + strconv.FormatInt(big.Limit>>10, 10) + " KiB."}
 	}
 	if err != nil {
 		return nil, document.Bad(document.InvalidSyntax, "The body cannot be read.")

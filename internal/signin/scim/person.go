@@ -25,10 +25,23 @@ type change struct {
 // change runs f in a transaction. It returns fault.Unauthenticated if the token of the request was revoked before the
 // commit, and the errors of usable.
 func (s *Service) change(ctx context.Context, c client, f func(t *change) error) error {
+	return s.changeWith(ctx, c, scimdb.Tx.Hold, f)
+}
+
+// changeAlone is change for a change that no other change of the same directory may overlap: the members of teams refer
+// to users.
+func (s *Service) changeAlone(ctx context.Context, c client, f func(t *change) error) error {
+	return s.changeWith(ctx, c, scimdb.Tx.HoldAlone, f)
+}
+
+func (s *Service) changeWith(
+	ctx context.Context, c client, hold func(scimdb.Tx, context.Context, resource.UID) (resource.Directory, error),
+	f func(t *change) error,
+) error {
 	var ownerless []resource.UID
 	err := s.store.Write(ctx, func(tx *store.Tx) error {
 		t := &change{users: scimdb.In(tx), iam: iamdb.In(tx)}
-		d, err := t.users.Hold(ctx, c.provider.UID)
+		d, err := hold(t.users, ctx, c.provider.UID)
 		if err != nil {
 			return err
 		}

@@ -209,10 +209,10 @@ func TestDescriptions(t *testing.T) {
 			}
 		}
 		for target, want := range map[string]int{
-			"GET /ResourceTypes": 200, "GET /ResourceTypes/User": 200, "GET /ResourceTypes/Group": 404, "GET /Schemas": 200,
+			"GET /ResourceTypes": 200, "GET /ResourceTypes/User": 200, "GET /ResourceTypes/Group": 200, "GET /Schemas": 200,
 			"GET /Schemas/" + document.UserSchema: 200, "GET /Schemas/" + document.EnterpriseSchema: 200,
-			"GET /Schemas/x": 404, "GET /Me": 501, "POST /Bulk": 501, "GET /Groups": 501, "POST /Groups": 501,
-			"PATCH /Groups/x": 501, "GET /nothing": 404, "DELETE /Users": 405, "POST /Users/x": 405, "POST /Schemas": 405,
+			"GET /Schemas/x": 404, "GET /Me": 501, "POST /Bulk": 501, "GET /Groups": 200, "POST /Groups": 400,
+			"PATCH /Groups/x": 404, "GET /nothing": 404, "DELETE /Users": 405, "POST /Users/x": 405, "POST /Schemas": 405,
 			"GET /Users/x": 404, "PATCH /Users/x": 400, "DELETE /Users/x": 404, "GET /Users/": 200, "GET /": 404,
 			"GET /Schemas?filter=x+pr": 403,
 		} {

@@ -147,7 +147,10 @@ func (s *Service) GenerateToken(
 	}
 	token = newToken()
 	d, err = s.store.EditDirectory(ctx, provider, resource.ScimTokenGenerated,
-		func(_ *store.Tx, d *resource.Directory) error {
+		func(tx *store.Tx, d *resource.Directory) error {
+			if err := s.maySeeToken(ctx, tx, provider); err != nil {
+				return err
+			}
 			if d.Digest != nil {
 				return fault.Unmet("TOKEN_EXISTS", "the directory has a token; regenerate it or revoke it first")
 			}
@@ -183,7 +186,10 @@ func (s *Service) RegenerateToken(
 	}
 	token = newToken()
 	d, err = s.store.EditDirectory(ctx, provider, resource.ScimTokenRegenerated,
-		func(_ *store.Tx, d *resource.Directory) error {
+		func(tx *store.Tx, d *resource.Directory) error {
+			if err := s.maySeeToken(ctx, tx, provider); err != nil {
+				return err
+			}
 			if d.Digest == nil {
 				return fault.Missing("SCIM token", string(provider))
 			}

@@ -71,7 +71,10 @@ func (s *Service) createUser(ctx context.Context, c client, o document.Object) (
 		if err := t.follow(ctx, scimdb.User{}, &u); err != nil {
 			return err
 		}
-		return t.users.InsertUser(ctx, c.provider.UID, u)
+		if err := t.users.InsertUser(ctx, c.provider.UID, u); err != nil {
+			return err
+		}
+		return t.iam.RelinkMember(ctx, c.provider.UID, u.ID, u.ExternalID, "", u.Identity)
 	})
 	return u, taken(err)
 }
@@ -136,6 +139,12 @@ func (s *Service) editUser(
 		if err := t.follow(ctx, before, &u); err != nil {
 			return err
 		}
+		if u.Identity != before.Identity || u.ExternalID != before.ExternalID {
+			err := t.iam.RelinkMember(ctx, c.provider.UID, u.ID, u.ExternalID, before.Identity, u.Identity)
+			if err != nil {
+				return err
+			}
+		}
 		return t.users.UpdateUser(ctx, c.provider.UID, u)
 	})
 	return u, taken(err)
@@ -153,7 +162,7 @@ func sameAttributes(a, b scimdb.User) (bool, error) {
 
 // deleteUser removes a user, and ends the access of the person.
 func (s *Service) deleteUser(ctx context.Context, c client, id string, match matcher) error {
-	return s.change(ctx, c, func(t *change) error {
+	return s.changeAlone(ctx, c, func(t *change) error {
 		u, err := t.users.LockUser(ctx, c.provider.UID, id)
 		if err != nil {
 			return err
@@ -165,6 +174,9 @@ func (s *Service) deleteUser(ctx context.Context, c client, id string, match mat
 			if err := t.depart(ctx, u); err != nil {
 				return err
 			}
+		}
+		if err := t.iam.DropMember(ctx, c.provider.UID, id, u.Identity); err != nil {
+			return err
 		}
 		return t.users.DeleteUser(ctx, c.provider.UID, id)
 	})

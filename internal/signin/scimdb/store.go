@@ -112,6 +112,11 @@ func (t Tx) Hold(ctx context.Context, provider resource.UID) (resource.Directory
 	return scanDirectory(t.QueryRow(ctx, selectDirectory+t.DB.Engine.ForShare, store.Segment(provider)), provider)
 }
 
+// HoldAlone is Hold for one transaction at a time.
+func (t Tx) HoldAlone(ctx context.Context, provider resource.UID) (resource.Directory, error) {
+	return scanDirectory(t.QueryRow(ctx, selectDirectory+t.DB.Engine.ForUpdate, store.Segment(provider)), provider)
+}
+
 // NoteUse records that a token of a directory was used.
 func (s *Store) NoteUse(ctx context.Context, provider resource.UID, used time.Time) error {
 	_, err := s.Exec(ctx, `UPDATE scim_directories SET used_ms = $2 WHERE provider = $1 AND used_ms < $2`,
@@ -141,8 +146,19 @@ func (t Tx) Admits(ctx context.Context, provider resource.UID, subject string) e
 }
 
 // Joined records the identity of a person who signs in and whom the directory of the provider already knows by the
-// subject.
-func (t Tx) Joined(ctx context.Context, provider, identity resource.UID, subject string) error {
-	return t.Later(ctx, `UPDATE scim_users SET identity = $3 WHERE provider = $1 AND external_id = $2 AND identity <> $3`,
-		store.Segment(provider), subject, string(identity))
+// subject. It returns the user if the identity is not yet recorded, and an empty id otherwise.
+func (t Tx) Joined(
+	ctx context.Context, provider, identity resource.UID, subject string,
+) (id string, before resource.UID, _ error) {
+	err := t.Row(ctx, `SELECT id, identity FROM scim_users AS t WHERE provider = $1 AND external_id = $2
+		AND external_id <> '' AND identity <> $3`+t.DB.Engine.ForUpdate,
+		[]any{store.Segment(provider), subject, string(identity)}, &id, &before)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", "", nil
+	}
+	if err != nil {
+		return "", "", err
+	}
+	return id, before, t.Later(ctx, `UPDATE scim_users SET identity = $3 WHERE provider = $1 AND id = $2`,
+		store.Segment(provider), id, string(identity))
 }

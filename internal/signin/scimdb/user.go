@@ -82,6 +82,31 @@ func (s *Store) Users(ctx context.Context, provider resource.UID, skip, n int) (
 
 func nameKey(userName string) string { return strings.ToLower(userName) }
 
+// IdentitiesOf returns the people of those ids that belong to users of a directory. The person of a user can be "".
+func (t Tx) IdentitiesOf(
+	ctx context.Context, provider resource.UID, ids []string,
+) (map[string]resource.UID, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	q := store.Query{Engine: t.DB.Engine}
+	each := t.DB.Engine.Unnest(&q, ids)
+	return store.ReadMap[string, resource.UID](ctx, t.Rows, `SELECT u.id, u.identity FROM `+each+` AS s
+		CROSS JOIN scim_users AS u WHERE u.id = s.v AND u.provider = `+q.Arg(store.Segment(provider)), q.Args...)
+}
+
+// IDsOf returns the ids of users of a directory by their external ids.
+func (t Tx) IDsOf(ctx context.Context, provider resource.UID, externalIDs []string) (map[string]string, error) {
+	if len(externalIDs) == 0 {
+		return nil, nil
+	}
+	q := store.Query{Engine: t.DB.Engine}
+	each := t.DB.Engine.Unnest(&q, externalIDs)
+	return store.ReadMap[string, string](ctx, t.Rows, `SELECT u.external_id, u.id FROM `+each+` AS s
+		CROSS JOIN scim_users AS u WHERE u.external_id = s.v AND u.external_id <> '' AND u.provider = `+
+		q.Arg(store.Segment(provider)), q.Args...)
+}
+
 // InsertUser adds a user. It returns fault.AlreadyExists if the directory has a user with the name or the external id.
 func (t Tx) InsertUser(ctx context.Context, provider resource.UID, u User) error {
 	attributes, err := json.Marshal(u.Attributes)

@@ -186,8 +186,20 @@ func sayAccess(ctx context.Context, a *noun.App, found *accesspb.CheckAccessResp
 		if end := g.GetExpireTime(); end != nil {
 			line += ", until " + moment(end)
 		}
+		if through := throughTeam(g); through != "" {
+			line += ", " + through
+		}
 		fmt.Fprintln(a.Out, output.Printable(line))
 	}
+}
+
+// throughTeam says through which team an identity holds a role, or returns "" for a binding.
+func throughTeam(g *accesspb.Grant) string {
+	t := g.GetTeam()
+	if t == nil {
+		return ""
+	}
+	return "through team " + t.GetTeamName() + " of provider " + t.GetIdentityProviderName()
 }
 
 // sayLack prints why an identity lacks a capability, and which role would give it.
@@ -228,6 +240,7 @@ func whoCan(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "who-can CAPABILITY PLACE", Short: "List the identities that have a capability, and through which binding",
 		Long: "Lists every binding that grants the capability. An identity with several bindings is listed several times.\n" +
+			"Identities that hold a role through a team of a company directory come last.\n" +
 			aboutPlaces,
 		Example: "  holdfast iam who-can groups.delete acme/platform\n" +
 			"  holdfast iam who-can push acme/platform/app\n" +

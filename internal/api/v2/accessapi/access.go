@@ -21,8 +21,16 @@ import (
 // grantOf converts a binding that grants access to a message.
 func grantOf(b resource.BoundRole) *accesspb.Grant {
 	p := boundRoleOf(b)
-	return &accesspb.Grant{BindingUid: p.Uid, Identity: p.Identity, Group: p.Group, Role: p.Role, CreateTime: p.CreateTime,
+	g := &accesspb.Grant{BindingUid: p.Uid, Identity: p.Identity, Group: p.Group, Role: p.Role, CreateTime: p.CreateTime,
 		ExpireTime: p.ExpireTime}
+	if t := b.Team; t != nil {
+		g.BindingUid = ""
+		g.Team = &accesspb.TeamRole{
+			TeamUid: string(t.Team), TeamName: t.TeamName, IdentityProviderUid: string(t.Provider),
+			IdentityProviderName: t.ProviderName, MappingUid: string(t.Mapping),
+		}
+	}
+	return g
 }
 
 // readCapability returns the capability with a dotted name, or with its name in

@@ -59,6 +59,7 @@ type server struct {
 	accesspb.UnsafeAccessHistoryServiceServer
 	accesspb.UnsafeSimulationServiceServer
 	accesspb.UnsafeAccessUseServiceServer
+	accesspb.UnsafeDirectoriesServiceServer
 	oidcpb.UnsafeSecurityTokenServiceServer
 	federationpb.UnsafeFederationServiceServer
 	signinpb.UnsafeSignInServiceServer
@@ -84,6 +85,7 @@ func Register(r grpc.ServiceRegistrar, services Services, cfg Config) {
 	accesspb.RegisterAccessHistoryServiceServer(r, s)
 	accesspb.RegisterSimulationServiceServer(r, s)
 	accesspb.RegisterAccessUseServiceServer(r, s)
+	accesspb.RegisterDirectoriesServiceServer(r, s)
 	oidcpb.RegisterSecurityTokenServiceServer(r, s)
 	federationpb.RegisterFederationServiceServer(r, s)
 	signinpb.RegisterSignInServiceServer(r, s)

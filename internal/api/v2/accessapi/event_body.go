@@ -23,6 +23,7 @@ var EventKinds = map[string]wire.EventKind{
 	"iam.access_rules":                 wire.NewEventKind(accessRuleOf, &accesspb.DeleteAccessRuleRequest{}),
 	"iam.access_requests":              wire.NewEventKind(accessRequestRecordOf, nil),
 	"iam.identity_providers":           wire.NewEventKind(ProviderOf, &iampb.DeleteIdentityProviderRequest{}),
+	"iam.teams":                        wire.NewEventKind(teamOf, nil),
 	"iam.account_associations":         wire.NewEventKind(AssociationOf, nil),
 	"iam.group_invite":                 wire.NewEventKind(InviteOf, &iampb.DeleteGroupInviteRequest{}),
 	"iam.external_group_role_mappings": wire.NewEventKind(MappingOf, &iampb.DeleteExternalGroupRoleMappingRequest{}),
@@ -60,7 +61,15 @@ var EventBodies = map[resource.EventType]wire.EventBody{
 			PreviousTokenExpireTime: wire.Time(d.PreviousExpireTime),
 		}
 	}),
-	resource.ScimTokenRevoked:   directoryEvent(func(d resource.Directory) proto.Message { return revokedOf(d) }),
+	resource.ScimTokenRevoked: directoryEvent(func(d resource.Directory) proto.Message { return revokedOf(d) }),
+	resource.DirectoryUpdated: directoryEvent(func(d resource.Directory) proto.Message {
+		source := accesspb.RoleSource_ROLE_SOURCE_CLAIMS
+		if d.RolesFromTeams {
+			source = accesspb.RoleSource_ROLE_SOURCE_TEAMS
+		}
+		return &accesspb.Directory{Uid: string(d.Provider), Enabled: d.Enabled, RoleSource: source, Etag: d.ETag(),
+		}
+	}),
 	resource.ScimEnabledUpdated: directoryEvent(func(d resource.Directory) proto.Message { return enabledOf(d) }),
 	resource.GroupAccessRequested: func(e resource.Event) (proto.Message, error) {
 		return &iampb.RequestGroupAccessRequest{GroupUid: string(e.Subject)}, nil

@@ -31,6 +31,10 @@ func ResourceTypes(base string) []Object {
 			Object{"schema": EnterpriseSchema, "required": false},
 		},
 		"meta": Object{"resourceType": "ResourceType", "location": base + "/ResourceTypes/User"},
+	}, {
+		"schemas": []any{typeSchema}, "id": "Group", "name": "Group", "endpoint": "/Groups", "schema": GroupSchema,
+		"description": "A team of the directory.", "schemaExtensions": []any{},
+		"meta": Object{"resourceType": "ResourceType", "location": base + "/ResourceTypes/Group"},
 	}}
 }
 
@@ -45,6 +49,7 @@ func Schemas(base string) []Object {
 	}
 	return []Object{
 		describe(UserSchema, "User", "A person of the directory.", userAttributes),
+		describe(GroupSchema, "Group", "A team of the directory.", groupAttributes),
 		describe(EnterpriseSchema, "EnterpriseUser", "What a company knows about a person.", enterpriseAttributes),
 	}
 }

@@ -70,6 +70,15 @@ var userAttributes = []attribute{
 	{"x509Certificates", "complex", multi, "The certificates.", multiValue},
 }
 
+var groupAttributes = []attribute{
+	{"displayName", "string", required | unique, "The name of the team.", nil},
+	{"members", "complex", multi, "The users of the team. Groups are not supported.", []attribute{
+		{"value", "string", 0, "The id of a user.", nil},
+		{"$ref", "reference", 0, "The address of the user.", nil},
+		{"type", "string", 0, "User.", nil},
+	}},
+}
+
 var enterpriseAttributes = []attribute{
 	{"employeeNumber", "string", 0, "The employee number.", nil},
 	{"costCenter", "string", 0, "The cost center.", nil},

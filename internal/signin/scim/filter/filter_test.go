@@ -172,7 +172,7 @@ func TestRequired(t *testing.T) {
 		}
 		got := ""
 		for _, part := range f.Required() {
-			if v, ok := part.EqualTo("userName"); ok {
+			if v, ok := part.EqualTo("userName", ""); ok {
 				got = v
 			}
 		}

@@ -238,13 +238,28 @@ func (f *Filter) Required() []*Filter {
 	return []*Filter{f}
 }
 
-// EqualTo returns the text to which the filter compares a top-level attribute with eq, and false if it does something
-// else.
-func (f *Filter) EqualTo(attribute string) (string, bool) {
+// EqualTo returns the text to which the filter compares an attribute with eq, and false if it does something else. sub is
+// the name of a part of the attribute's values, which the filter may also name in brackets, or "".
+func (f *Filter) EqualTo(attribute, sub string) (string, bool) {
 	p := f.Path
-	if f.Op != Equal || p.Schema != "" || p.Values != nil || p.Sub != "" || !strings.EqualFold(p.Attribute, attribute) {
+	if f.Op == Has && sub != "" && p.Schema == "" && p.Sub == "" && strings.EqualFold(p.Attribute, attribute) {
+		return p.Values.EqualTo(sub, "")
+	}
+	if f.Op != Equal || p.Schema != "" || p.Values != nil || !strings.EqualFold(p.Sub, sub) ||
+		!strings.EqualFold(p.Attribute, attribute) {
 		return "", false
 	}
 	text, ok := f.Value.(string)
 	return text, ok
+}
+
+// Mentions returns how often a filter names an attribute of the resource.
+func (f *Filter) Mentions(attribute string) (n int) {
+	if f == nil {
+		return 0
+	}
+	if strings.EqualFold(f.Path.Attribute, attribute) {
+		n = 1
+	}
+	return n + f.Left.Mentions(attribute) + f.Right.Mentions(attribute)
 }
