@@ -192,7 +192,7 @@ func Count[N int | int32 | int64](n N, one string) string {
 	switch {
 	case n == 1:
 		return "1 " + one
-	case strings.HasSuffix(one, "y"):
+	case strings.HasSuffix(one, "y") && !strings.HasSuffix(one, "ay"):
 		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(one, "y"))
 	}
 	return fmt.Sprintf("%d %ss", n, one)

@@ -374,7 +374,7 @@ func sayImageCoverage(ctx context.Context, a *noun.App, req *findingspb.ListFind
 	if n := len(m.GetInspection().GetWarnings()); n > 0 {
 		said += "; " + noun.Count(n, "file") + " not understood"
 	}
-	if n := m.GetTotalCount(); n > 0 {
+	if n := m.GetTotalCount(); n > 0 && !slices.Contains(req.GetStates(), findingspb.State_STATE_EXCEPTED) {
 		said += "; " + noun.Count(n, "excepted finding") + " (--state excepted)"
 	}
 	fmt.Fprintln(a.Err, said)

@@ -109,6 +109,9 @@ func findingsTrend(a *noun.App) *cobra.Command {
 		}
 		fmt.Fprintf(a.Err, "open on %s: %s %d → %d\n", noun.Count(len(open), "day"), sparkline(open), open[0],
 			open[len(open)-1])
+		if t := m.GetDays()[len(m.GetDays())-1].GetTime(); t != nil {
+			fmt.Fprintf(a.Err, "counted every hour, the last time at %s; now:\n", output.ShortTime(t.AsTime()))
+		}
 		sayCoverage(a, m.GetCoverage(), "")
 		return nil
 	})
