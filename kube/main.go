@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/holdfast-dev/holdfast/client"
+	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
 	"github.com/holdfast-dev/holdfast/kube/admission"
 )
 
@@ -30,6 +31,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	if len(os.Args) == 2 && os.Args[1] == "--version" {
+		fmt.Println(buildinfo.Version())
+		return
+	}
 	err := run(ctx, os.Args[1:], os.Getenv, log)
 	if errors.Is(err, flag.ErrHelp) {
 		return

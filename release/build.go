@@ -29,14 +29,24 @@ type program struct {
 	name      string
 	summary   string
 	platforms []platform
+	module    string // folder of its Go module; "" is the root
 }
 
 // The server needs an operating system with users and file modes, so it is not released
-// for Windows.
+// for Windows. The program for clusters is released only as an image.
 var (
-	server = program{"holdfastd", "server of Holdfast, a control plane for containers", platforms[:4]}
-	client = program{"holdfast", "command-line client of Holdfast, a control plane for containers", platforms}
+	server = program{"holdfastd", "server of Holdfast, a control plane for containers", platforms[:4], ""}
+	client = program{"holdfast", "command-line client of Holdfast, a control plane for containers", platforms, ""}
+	kube   = program{"holdfast-kube", "applies the rules of Holdfast in a Kubernetes cluster", platforms[:2], "kube"}
 )
+
+// folder returns the package of the program, relative to its module.
+func (p program) folder() string {
+	if p.module != "" {
+		return "."
+	}
+	return "./cmd/" + p.name
+}
 
 const (
 	modulePath = "github.com/holdfast-dev/holdfast"
@@ -64,8 +74,8 @@ func (b *builder) binary(ctx context.Context, p program, on platform) (string, e
 	flags := []string{"-s", "-w", "-buildid=", "-X " + stamp + "version=" + b.source.version,
 		"-X " + stamp + "commit=" + b.source.commit, "-X " + stamp + "date=" + b.source.date.Format(time.RFC3339)}
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly",
-		"-ldflags", strings.Join(flags, " "), "-o", file, "./cmd/"+p.name)
-	cmd.Dir = b.source.dir
+		"-ldflags", strings.Join(flags, " "), "-o", file, p.folder())
+	cmd.Dir = filepath.Join(b.source.dir, p.module)
 	cmd.Env = append(buildEnviron(), "GOOS="+on.os, "GOARCH="+on.arch)
 	if _, err := output(cmd); err != nil {
 		return "", fmt.Errorf("build %s for %s: %w", p.name, on, err)

@@ -50,7 +50,7 @@ func checkRelease(ctx context.Context, b *builder, opts options, out io.Writer) 
 		return err
 	}
 	on := platform{"linux", runtime.GOARCH}
-	img, err := makeImage(ctx, b, []platform{on})
+	img, err := makeImage(ctx, b, server, []platform{on})
 	if err != nil {
 		return err
 	}

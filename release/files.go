@@ -47,6 +47,9 @@ func (b *builder) documents(ctx context.Context, p program, on platform) ([]file
 		notices = append(notices, console...)
 	}
 	docs := []file{{path: "LICENSE", data: license}, {path: "THIRD-PARTY-LICENSES", data: notices}}
+	if p.name == kube.name { // it is released only as an image, which needs no manual pages
+		return docs, nil
+	}
 	if p.name == server.name {
 		page, err := b.ask(ctx, p, "man")
 		return append(docs, file{path: "man/man8/holdfastd.8", data: []byte(page)}), err

@@ -38,7 +38,7 @@ type releaseImage struct {
 
 // writeImage writes the image as an OCI layout, and pushes it if the options say where.
 func writeImage(ctx context.Context, b *builder, opts options, out io.Writer) error {
-	img, err := makeImage(ctx, b, opts.platforms)
+	img, err := makeImage(ctx, b, opts.program, opts.platforms)
 	if err != nil {
 		return err
 	}
@@ -70,19 +70,19 @@ func writeImage(ctx context.Context, b *builder, opts options, out io.Writer) er
 	return nil
 }
 
-// makeImage builds the image for the given Linux platforms, or for all Linux platforms if
-// none are given.
-func makeImage(ctx context.Context, b *builder, only []platform) (releaseImage, error) {
+// makeImage builds the image of a program for the given Linux platforms, or for all Linux
+// platforms if none are given.
+func makeImage(ctx context.Context, b *builder, p program, only []platform) (releaseImage, error) {
 	img := releaseImage{index: mutate.IndexMediaType(empty.Index, types.OCIImageIndex)}
 	base, err := baseLayer(b.source.date)
 	if err != nil {
 		return img, err
 	}
-	for _, on := range server.platforms {
+	for _, on := range p.platforms {
 		if on.os != "linux" || len(only) > 0 && !slices.Contains(only, on) {
 			continue
 		}
-		one, sbom, err := platformImage(ctx, b, on, base)
+		one, sbom, err := platformImage(ctx, b, p, on, base)
 		if err != nil {
 			return img, fmt.Errorf("image for %s: %w", on, err)
 		}
@@ -94,7 +94,7 @@ func makeImage(ctx context.Context, b *builder, only []platform) (releaseImage, 
 	if len(img.sboms) == 0 {
 		return img, errors.New("-platforms: an image needs a linux platform")
 	}
-	img.index = mutate.Annotations(img.index, annotations(b.source)).(v1.ImageIndex)
+	img.index = mutate.Annotations(img.index, annotations(b.source, p)).(v1.ImageIndex)
 	return img, nil
 }
 
@@ -105,14 +105,16 @@ type runnable struct{ v1.Image }
 // ArtifactType returns "", because the image is not an artifact.
 func (runnable) ArtifactType() (string, error) { return "", nil }
 
-// platformImage returns the image of one platform, and its SBOM as an artifact whose
-// subject is the image.
-func platformImage(ctx context.Context, b *builder, on platform, base v1.Layer) (img, sbom v1.Image, err error) {
-	binary, err := b.binary(ctx, server, on)
+// platformImage returns the image of a program for one platform, and its SBOM as an
+// artifact whose subject is the image.
+func platformImage(
+	ctx context.Context, b *builder, p program, on platform, base v1.Layer,
+) (img, sbom v1.Image, err error) {
+	binary, err := b.binary(ctx, p, on)
 	if err != nil {
 		return nil, nil, err
 	}
-	layer, err := programLayer(ctx, b, binary, on)
+	layer, err := programLayer(ctx, b, p, binary, on)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -121,15 +123,15 @@ func platformImage(ctx context.Context, b *builder, on platform, base v1.Layer) 
 		return v1.History{Created: v1.Time{Time: b.source.date}, CreatedBy: "release image: " + what}
 	}
 	img, err = mutate.Append(img, mutate.Addendum{Layer: base, History: history("certificates, user, folders")},
-		mutate.Addendum{Layer: layer, History: history("holdfastd " + b.source.version)})
+		mutate.Addendum{Layer: layer, History: history(p.name + " " + b.source.version)})
 	if err != nil {
 		return nil, nil, err
 	}
-	if img, err = configure(img, b.source, on); err != nil {
+	if img, err = configure(img, b.source, p, on); err != nil {
 		return nil, nil, err
 	}
-	img = mutate.Annotations(img, annotations(b.source)).(v1.Image)
-	document, err := sbomOf(b.source, server, binary)
+	img = mutate.Annotations(img, annotations(b.source, p)).(v1.Image)
+	document, err := sbomOf(b.source, p, binary)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -138,7 +140,7 @@ func platformImage(ctx context.Context, b *builder, on platform, base v1.Layer) 
 }
 
 // configure sets the user, the environment and the command of the image.
-func configure(img v1.Image, s source, on platform) (v1.Image, error) {
+func configure(img v1.Image, s source, p program, on platform) (v1.Image, error) {
 	config, err := img.ConfigFile()
 	if err != nil {
 		return nil, err
@@ -147,26 +149,27 @@ func configure(img v1.Image, s source, on platform) (v1.Image, error) {
 	config.OS, config.Architecture, config.Created = on.os, on.arch, v1.Time{Time: s.date}
 	config.Config = v1.Config{
 		User:       fmt.Sprintf("%d:%d", imageUser, imageUser),
-		Entrypoint: []string{"/usr/bin/holdfastd"},
-		Env: []string{
-			"PATH=/usr/bin", "HOLDFAST_DATA_DIR=" + imageData, "HOLDFAST_LISTEN=:" + imagePort,
-		},
-		WorkingDir:   imageData,
-		Volumes:      map[string]struct{}{imageData: {}},
-		ExposedPorts: map[string]struct{}{imagePort + "/tcp": {}},
-		StopSignal:   "SIGTERM",
-		Labels:       annotations(s),
+		Entrypoint: []string{"/usr/bin/" + p.name},
+		Env:        []string{"PATH=/usr/bin"},
+		StopSignal: "SIGTERM",
+		Labels:     annotations(s, p),
+	}
+	if p.name == server.name {
+		config.Config.Env = append(config.Config.Env, "HOLDFAST_DATA_DIR="+imageData, "HOLDFAST_LISTEN=:"+imagePort)
+		config.Config.WorkingDir = imageData
+		config.Config.Volumes = map[string]struct{}{imageData: {}}
+		config.Config.ExposedPorts = map[string]struct{}{imagePort + "/tcp": {}}
 	}
 	return mutate.ConfigFile(img, config)
 }
 
 // annotations returns the annotations of the image. They are also its labels, because
 // some tools read annotations and others read labels.
-func annotations(s source) map[string]string {
+func annotations(s source, p program) map[string]string {
 	const image = "org.opencontainers.image."
 	return map[string]string{
-		image + "title":       server.name,
-		image + "description": server.summary,
+		image + "title":       p.name,
+		image + "description": p.summary,
 		image + "version":     s.version,
 		image + "revision":    s.commit,
 		image + "created":     s.date.Format(time.RFC3339),
@@ -189,19 +192,19 @@ func baseLayer(date time.Time) (v1.Layer, error) {
 	})
 }
 
-func programLayer(ctx context.Context, b *builder, binary string, on platform) (v1.Layer, error) {
+func programLayer(ctx context.Context, b *builder, p program, binary string, on platform) (v1.Layer, error) {
 	data, err := os.ReadFile(binary)
 	if err != nil {
 		return nil, err
 	}
-	documents, err := b.documents(ctx, server, on)
+	documents, err := b.documents(ctx, p, on)
 	if err != nil {
 		return nil, err
 	}
-	content := []file{{path: "usr/bin/holdfastd", mode: 0o755, data: data}}
+	content := []file{{path: "usr/bin/" + p.name, mode: 0o755, data: data}}
 	for _, f := range documents {
 		if !strings.Contains(f.path, "/") { // only the licenses, because an image needs no manual pages
-			content = append(content, file{path: "usr/share/doc/holdfastd/" + f.path, data: f.data})
+			content = append(content, file{path: "usr/share/doc/" + p.name + "/" + f.path, data: f.data})
 		}
 	}
 	return layerOf(b.source.date, content)

@@ -54,6 +54,34 @@ func TestImage(t *testing.T) {
 	t.Run("runs", func(t *testing.T) { runImage(t, m, img) })
 }
 
+// TestKubeImage makes the image of the program for clusters, and runs the program.
+func TestKubeImage(t *testing.T) {
+	m := released(t)
+	img, err := makeImage(t.Context(), m.builder, kube, []platform{here})
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := img.index.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 || len(img.sboms) != 1 {
+		t.Fatalf("%v, %v", manifest, err)
+	}
+	one, err := img.index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := one.ConfigFile()
+	if err != nil || config.Config.User != "65532:65532" || config.Config.Volumes != nil ||
+		!slices.Equal(config.Config.Entrypoint, []string{"/usr/bin/holdfast-kube"}) {
+		t.Errorf("configuration: %+v, %v", config.Config, err)
+	}
+	root := t.TempDir()
+	unpackImage(t, one, root)
+	out, err := exec.CommandContext(t.Context(), filepath.Join(root, "usr/bin/holdfast-kube"), "--version").Output()
+	if want := m.source.version + "\n"; err != nil || string(out) != want {
+		t.Errorf("the program prints %q, want %q, %v", out, want, err)
+	}
+}
+
 // devFile has the fields of dev.json that tests need.
 type devFile struct {
 	BaseURL, RegistryHost, Token, RegistryToken string

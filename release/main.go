@@ -23,6 +23,7 @@ import (
 
 const usage = `Usage: release dist  [-source DIR] [-out DIR] [-version vX.Y.Z] [-platforms LIST]
        release image [-source DIR] [-out DIR] [-version vX.Y.Z] [-platforms LIST] [-push HOST/REPO:TAG]
+                     [-program holdfastd|holdfast-kube]
        release check [-source DIR] [-version vX.Y.Z] [-advisories FILE|URL] [-required]
 
 dist writes archives, packages, SBOMs and SHA256SUMS. image writes an OCI layout, and
@@ -53,6 +54,7 @@ func main() {
 // options are the values of the flags.
 type options struct {
 	source, out, version, push string
+	program                    program    // the program whose image is made
 	advisories                 string     // path or address of advisories; "" for all published ones about Go
 	required                   bool       // whether the check fails if the advisories cannot be downloaded
 	platforms                  []platform // platforms to build for; if empty, all
@@ -113,6 +115,11 @@ func parse(command string, args []string, out io.Writer) (options, error) {
 	})
 	if command == "image" {
 		fs.StringVar(&o.push, "push", "", "")
+		o.program = server
+		fs.Func("program", "", func(s string) (err error) {
+			o.program, err = parseProgram(s)
+			return err
+		})
 	}
 	err := fs.Parse(args)
 	switch {
@@ -125,6 +132,16 @@ func parse(command string, args []string, out io.Writer) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q; %w", fs.Arg(0), errUsage)
 	}
 	return o, checkOptions(&o)
+}
+
+// parseProgram returns the program with a name, if it has an image.
+func parseProgram(name string) (program, error) {
+	for _, p := range []program{server, kube} {
+		if p.name == name {
+			return p, nil
+		}
+	}
+	return program{}, fmt.Errorf("%q has no image", name)
 }
 
 // checkOptions reports every invalid value, and makes paths absolute.

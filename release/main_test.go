@@ -65,7 +65,7 @@ func makeRelease(ctx context.Context, dir, to string) (*made, error) {
 	if err := writeDist(ctx, m.builder, options{out: m.files, platforms: only}, io.Discard); err != nil {
 		return nil, err
 	}
-	return m, writeImage(ctx, m.builder, options{out: m.image, platforms: only}, io.Discard)
+	return m, writeImage(ctx, m.builder, options{out: m.image, platforms: only, program: server}, io.Discard)
 }
 
 // released returns the release. It skips the test on machines that cannot run it.
@@ -103,6 +103,7 @@ func TestMistakes(t *testing.T) {
 		"a tag without host":  {"image -push holdfastd", `-push: "holdfastd" is not HOST/REPO:TAG`},
 		"two at once":         {"image -version x -push y", "-push: "},
 		"other sources":       {"dist -source testdata", "has no sources of Holdfast"},
+		"an image of another": {"image -program holdfast", `"holdfast" has no image`},
 		"an image of windows": {"image -source .. -platforms windows/amd64", "-platforms: an image needs a linux platform"},
 	}
 	for name, tt := range tests {

@@ -34,6 +34,9 @@ func noticesOf(ctx context.Context, binary string) ([]byte, error) {
 		return nil, err
 	}
 	for _, dep := range info.Deps {
+		if dep.Path == modulePath { // our own license is in a file of its own
+			continue
+		}
 		m := cmp.Or(dep.Replace, dep)
 		dir, err := module.EscapePath(m.Path)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -39,13 +40,17 @@ func sbomOf(s source, p program, binary string) ([]byte, error) {
 	sum := sha256.Sum256(content)
 	main := cdx.Component{
 		Type: cdx.ComponentTypeApplication, Name: p.name, Version: s.version, Description: p.summary,
-		PackageURL: purl(modulePath, s.version, "cmd/"+p.name),
+		PackageURL: purl(modulePath, s.version, path.Join(p.module, p.folder())),
 		Licenses:   &cdx.Licenses{{License: &cdx.License{ID: "Apache-2.0"}}},
 		Hashes:     &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}},
 	}
 	main.BOMRef = main.PackageURL
 	components := []cdx.Component{library("stdlib", strings.TrimPrefix(info.GoVersion, "go"), "")}
 	for _, dep := range info.Deps {
+		if dep.Path == modulePath { // the program's module is not the root
+			components = append(components, library(modulePath, s.version, ""))
+			continue
+		}
 		components = append(components, moduleOf(dep))
 	}
 	if p.name == server.name {
