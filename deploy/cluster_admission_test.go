@@ -96,10 +96,11 @@ func newGuarded(t *testing.T) *guarded {
 	g := &guarded{cluster: newCluster(t), address: "127.0.0.1:" + freePort(t), data: t.TempDir()}
 	g.startServer("127.0.0.1:0")
 	g.image = g.push("dev/app", "v1")
+	const account = "holdfast-holdfast-kube" // the name of the release, and the name of the chart
 	keys := filepath.Join(t.TempDir(), "keys.json")
 	write(t, keys, string(g.must(http.MethodGet, "/openid/v1/jwks", "")))
 	identity := g.holdfast("iam", "identities", "create", "kubernetes", "cluster", "--issuer", clusterIssuer,
-		"--issuer-keys-file", keys, "--namespace", "holdfast", "--service-account", "holdfast-kube", "--parent", "dev",
+		"--issuer-keys-file", keys, "--namespace", "holdfast", "--service-account", account, "--parent", "dev",
 		"--role", "registry.pull", "-o", "id")
 	g.namespace("holdfast", "")
 	values := map[string]any{
@@ -116,7 +117,7 @@ func newGuarded(t *testing.T) *guarded {
 		g.create("holdfast", string(document), func(object map[string]any) { g.point(object, bundle) })
 	}
 	token := filepath.Join(t.TempDir(), "token")
-	write(t, token, g.token("holdfast", "holdfast-kube", g.dev.BaseURL))
+	write(t, token, g.token("holdfast", account, g.dev.BaseURL))
 	deployment := objectsOf[apps.Deployment](kubeObjects(t, values))[0]
 	g.args = append(slices.Clone(deployment.Spec.Template.Spec.Containers[0].Args), "--listen="+g.address,
 		"--metrics=127.0.0.1:0", "--tls-cert="+cert, "--tls-key="+key, "--token-file="+token)
@@ -234,9 +235,10 @@ func (g *guarded) debugs(reason string) {
 		g.t.Fatalf("%d %s", status, message)
 	}
 	for image, want := range map[string]int{g.image: http.StatusForbidden, "docker.io/library/alpine": http.StatusOK} {
+		name := strings.TrimLeft(image[len(image)-2:], ":") // each container has its own
 		status, text, err := g.send(http.MethodPatch, "/api/v1/namespaces/shop/pods/running/ephemeralcontainers",
 			"application/strategic-merge-patch+json",
-			fmt.Sprintf(`{"spec": {"ephemeralContainers": [{"name": "debug", "image": %q}]}}`, image))
+			fmt.Sprintf(`{"spec": {"ephemeralContainers": [{"name": "debug-%s", "image": %q}]}}`, name, image))
 		if err != nil || status != want || status == http.StatusForbidden && !strings.Contains(string(text), reason) {
 			g.t.Errorf("an ephemeral container with %s: %d %s %v", image, status, text, err)
 		}

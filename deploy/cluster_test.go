@@ -87,7 +87,7 @@ func background(t *testing.T, program string, args ...string) *exec.Cmd {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("%s: %s", filepath.Base(program), log.Bytes()[max(0, log.Len()-2000):])
+			t.Logf("%s: %s", filepath.Base(program), log.Bytes()[max(0, log.Len()-3000):])
 		}
 	})
 	return cmd

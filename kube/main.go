@@ -21,6 +21,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/holdfast-dev/holdfast/client"
 	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
@@ -140,6 +142,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, log *sl
 	conn, err := client.Dial(client.Config{
 		Address: o.server, CAFile: o.ca, UserAgent: "holdfast-kube", Timeout: 5 * time.Second,
 		Credential: client.Workload{Identity: o.identity, Proof: client.File(o.tokenFile)},
+		Options: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: 3 * time.Second,
+		})},
 	})
 	if err != nil {
 		return err

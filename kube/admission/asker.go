@@ -64,12 +64,12 @@ func NewAsker(conn grpc.ClientConnInterface, platforms []string, keep time.Durat
 }
 
 // Ask returns the decisions about images, for an object in a namespace. If Holdfast does not answer, Ask returns the
-// last answers, and kept is true. If one of the images has no last answer, Ask returns the error.
+// last answers, and outage says why. If one of the images has no last answer, Ask returns the error.
 func (a *Asker) Ask(
 	ctx context.Context, namespace string, images []string,
-) (found map[string]*findingspb.ImageCheck, kept bool, _ error) {
+) (found map[string]*findingspb.ImageCheck, outage, _ error) {
 	if err := a.enter(namespace); err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	defer a.leave(namespace)
 	found = map[string]*findingspb.ImageCheck{}
@@ -89,7 +89,7 @@ func (a *Asker) Ask(
 		}
 		images = images[n:]
 	}
-	return found, false, nil
+	return found, nil, nil
 }
 
 func (a *Asker) enter(namespace string) error {
@@ -147,7 +147,9 @@ func (a *Asker) send(q *question) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	var answer *findingspb.CheckImagesResponse
-	answer, q.err = a.client.CheckImages(ctx, &findingspb.CheckImagesRequest{Images: q.images, Platforms: a.platforms})
+	// It waits for a connection, because the last answers must not be used when Holdfast has just come back.
+	answer, q.err = a.client.CheckImages(ctx, &findingspb.CheckImagesRequest{Images: q.images, Platforms: a.platforms},
+		grpc.WaitForReady(true))
 	if q.err == nil && len(answer.GetChecks()) != len(q.images) {
 		q.err = status.Error(codes.Internal, "the server did not answer about each image")
 	}
@@ -182,30 +184,30 @@ func (a *Asker) remember(q *question) {
 // is missing or too old, it returns failed.
 func (a *Asker) last(
 	images []string, found map[string]*findingspb.ImageCheck, failed error,
-) (map[string]*findingspb.ImageCheck, bool, error) {
+) (_ map[string]*findingspb.ImageCheck, outage, _ error) {
 	if !isOutage(failed) {
-		return nil, false, failed
+		return nil, nil, failed
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, image := range images {
 		k, ok := a.kept[image]
 		if !ok || a.now().Sub(k.time) > a.keep {
-			return nil, false, failed
+			return nil, nil, failed
 		}
 		found[image] = k.check
 	}
-	return found, true, nil
+	return found, failed, nil
 }
 
-// isOutage reports whether an error means that Holdfast gave no answer. A refusal, for example because the identity of
-// the cluster was deleted, is an answer.
+// isOutage reports whether an error means that Holdfast gave no answer. A refusal is an answer, for example because the
+// identity of the cluster was deleted, or because it asks too often: a flood must not bring back old decisions.
 func isOutage(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return true
 	}
 	switch status.Code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Internal, codes.Aborted:
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Internal, codes.Aborted:
 		return true
 	}
 	return false

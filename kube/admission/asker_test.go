@@ -82,8 +82,8 @@ type answer struct {
 func ask(t *testing.T, a *Asker, image string) chan answer {
 	got := make(chan answer, 1)
 	go func() {
-		found, kept, err := a.Ask(t.Context(), "shop", []string{image})
-		got <- answer{found[image].GetDecision(), kept, err}
+		found, outage, err := a.Ask(t.Context(), "shop", []string{image})
+		got <- answer{found[image].GetDecision(), outage != nil, err}
 	}()
 	return got
 }
@@ -174,9 +174,11 @@ func TestAskKeeps(t *testing.T) {
 	if got := <-ask(t, a, "other"); status.Code(got.err) != codes.Unavailable {
 		t.Errorf("an image without a decision: %v", got)
 	}
-	s.set(allowed, status.Error(codes.Unauthenticated, "the identity is gone"))
-	if got := <-ask(t, a, "app"); status.Code(got.err) != codes.Unauthenticated {
-		t.Errorf("after a refusal: %v", got)
+	for _, refusal := range []codes.Code{codes.Unauthenticated, codes.ResourceExhausted} {
+		s.set(allowed, status.Error(refusal, "no"))
+		if got := <-ask(t, a, "app"); status.Code(got.err) != refusal {
+			t.Errorf("after a refusal: %v", got)
+		}
 	}
 	s.set(allowed, status.Error(codes.Unavailable, "away"))
 	a.now = func() time.Time { return begin.Add(time.Minute + time.Second) }

@@ -3,6 +3,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -195,13 +196,13 @@ func (h *Handler) judge(ctx context.Context, namespace string, uses []use) (all 
 	if len(ask) == 0 {
 		return all, nil
 	}
-	answers, kept, err := h.asker.Ask(ctx, namespace, ask)
+	answers, outage, err := h.asker.Ask(ctx, namespace, ask)
 	if errors.Is(err, ErrBusy) {
 		return nil, err
 	}
-	if kept || err != nil {
+	if failed := cmp.Or(outage, err); failed != nil {
 		h.outages.Inc()
-		h.Log.Warn("Holdfast did not answer", "kept", kept, "error", fmt.Sprint(err))
+		h.Log.Warn("Holdfast did not answer", "kept", outage != nil, "error", failed.Error())
 	}
 	for _, u := range uses {
 		host, rest := splitHost(u.image)
