@@ -2,6 +2,7 @@ package iamdb
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
@@ -196,7 +197,9 @@ func (s *Store) ApproveAccess(
 			return err
 		}
 		r = before
-		r.Approvals = append([]resource.AccessApproval(nil), before.Approvals...)
+		if r.Approvals, err = t.activeApprovals(ctx, before.Approvals); err != nil {
+			return err
+		}
 		for _, a := range before.Approvals {
 			if a.Identity == approver {
 				return fault.Unmet("APPROVED_ALREADY",
@@ -214,6 +217,23 @@ func (s *Store) ApproveAccess(
 		return t.updateRequest(ctx, event, before, &r)
 	})
 	return r, err
+}
+
+// activeApprovals returns the approvals of people who are not suspended. The approvals of others do not count.
+func (t Tx) activeApprovals(
+	ctx context.Context, approvals []resource.AccessApproval,
+) (active []resource.AccessApproval, _ error) {
+	for _, a := range approvals {
+		err := t.requireActive(ctx, a.Identity)
+		if errors.Is(err, fault.PermissionDenied) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		active = append(active, a)
+	}
+	return active, nil
 }
 
 // lockPending reads and locks a request that is about to be decided. It locks the group before the request, as the
@@ -345,8 +365,13 @@ func (t Tx) closeRequests(ctx context.Context, group resource.UID) error {
 		_, err := t.Exec(ctx, `DELETE FROM role_requests WHERE a1 = $1`, store.Segment(group))
 		return err
 	}
+	return t.closeRequestsWhere(ctx, `t.parent = $1`, store.Segment(group))
+}
+
+// closeRequestsWhere closes the open requests that a condition selects.
+func (t Tx) closeRequestsWhere(ctx context.Context, where string, arg any) error {
 	open, err := accessRequests.All(ctx, t.Rows,
-		` WHERE t.parent = $1 AND t.pending = 1 ORDER BY t.seg`+t.DB.Engine.ForUpdate, store.Segment(group))
+		` WHERE `+where+` AND t.pending = 1 ORDER BY t.seg`+t.DB.Engine.ForUpdate, arg)
 	if err != nil {
 		return err
 	}

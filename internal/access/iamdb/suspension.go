@@ -11,7 +11,8 @@ import (
 )
 
 // Suspend takes away the access of a person whom the directory of a provider has deactivated: it ends the person's
-// sessions and makes all tokens void, also tokens that are issued later. The bindings of the person stay. Suspend
+// sessions, closes open requests for roles, and makes all tokens void, also tokens that are issued later. The bindings of
+// the person stay. Suspend
 // returns the organizations in which no permanent owner is left who is not suspended. It changes nothing if the person
 // is already suspended.
 func (t Tx) Suspend(ctx context.Context, identity, provider resource.UID) (ownerless []resource.UID, _ error) {
@@ -28,6 +29,9 @@ func (t Tx) Suspend(ctx context.Context, identity, provider resource.UID) (owner
 		return nil, err
 	}
 	if err := t.revoke(ctx, identity); err != nil {
+		return nil, err
+	}
+	if err := t.closeRequestsWhere(ctx, `t.identity = $1`, string(identity)); err != nil {
 		return nil, err
 	}
 	if err := t.Emit(ctx, resource.IdentityDeactivated, identity, provider.Parent(), before, before); err != nil {
@@ -97,3 +101,20 @@ func (s *Store) AllSuspended(ctx context.Context) ([]resource.UID, error) {
 
 // activeOwner is the SQL condition that the identity of a binding is not suspended.
 const activeOwner = `NOT EXISTS (SELECT 1 FROM suspensions AS d WHERE d.identity = role_bindings.identity)`
+
+// RemoveSuspended removes the bindings of a suspended person in the organization of a provider. It changes nothing if the
+// person is not suspended.
+func (t Tx) RemoveSuspended(ctx context.Context, identity, provider resource.UID) error {
+	if _, err := t.LockIdentity(ctx, identity); err != nil {
+		if errors.Is(err, fault.NotFound) {
+			return nil
+		}
+		return err
+	}
+	err := t.requireActive(ctx, identity)
+	if !errors.Is(err, fault.PermissionDenied) {
+		return err
+	}
+	org := store.Segment(provider.Root())
+	return t.deleteBindings(ctx, `t.identity = $1 AND (t.a1 = $2 OR t.parent = $2)`, string(identity), org)
+}

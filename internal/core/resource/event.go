@@ -38,7 +38,7 @@ const (
 	AccessRequestTaken      EventType = "iam.access_requests.taken.v1" // the person took the access without an approval
 	AccessRequestDenied     EventType = "iam.access_requests.denied.v1"
 	AccessRequestHandedBack EventType = "iam.access_requests.handed_back.v1"
-	AccessRequestClosed     EventType = "iam.access_requests.closed.v1" // the group of the request was deleted
+	AccessRequestClosed     EventType = "iam.access_requests.closed.v1" // the group was deleted or the person deactivated
 	ProviderCreated         EventType = "iam.identity_providers.created.v1"
 	ProviderUpdated         EventType = "iam.identity_providers.updated.v1"
 	ProviderDeleted         EventType = "iam.identity_providers.deleted.v1"

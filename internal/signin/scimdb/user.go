@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
@@ -158,4 +160,29 @@ func (t Tx) Return(ctx context.Context, provider resource.UID, subject string) e
 	_, err := t.Exec(ctx, `DELETE FROM scim_departed WHERE provider = $1 AND external_id = $2`, store.Segment(provider),
 		subject)
 	return err
+}
+
+// A Departure is a person who is no longer in a directory.
+type Departure struct {
+	Provider   string // last segment of the provider's UID
+	Identity   resource.UID
+	ExternalID string
+}
+
+// Departures returns up to n people with an identity who left their directories before a time.
+func (s *Store) Departures(ctx context.Context, before time.Time, n int) ([]Departure, error) {
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (d Departure, _ error) {
+		var provider int64
+		err := row.Scan(&provider, &d.Identity, &d.ExternalID)
+		d.Provider = fmt.Sprintf("%016x", uint64(provider^math.MinInt64)) // the inverse of store.Segment
+		return d, err
+	}, `SELECT provider, identity, external_id FROM scim_departed WHERE at_ms < $1 AND identity <> ''
+		ORDER BY at_ms LIMIT $2`, store.MS(before), n)
+}
+
+// Settle records that nothing more has to be done about a departure. It reports whether this was still to be done.
+func (t Tx) Settle(ctx context.Context, provider resource.UID, d Departure) (bool, error) {
+	n, err := t.Exec(ctx, `UPDATE scim_departed SET identity = '' WHERE provider = $1 AND external_id = $2
+		AND identity = $3`, store.Segment(provider), d.ExternalID, string(d.Identity))
+	return n > 0, err
 }

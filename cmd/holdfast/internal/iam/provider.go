@@ -52,7 +52,7 @@ func identityProviders() noun.Noun {
 			output.NameOf("defaultRole", "defaultRole")),
 		Wide: output.Columns("uid", "clientId=oidc.clientId", "description", "roleUid=defaultRole",
 			"trusted", "createTime", "updateTime"),
-		Extra:      []func(*noun.App) *cobra.Command{testProvider, redirectAddress},
+		Extra:      []func(*noun.App) *cobra.Command{testProvider, redirectAddress, scimCommands},
 		OtherFlags: map[string]string{"oidc": "--issuer and --client-id"},
 	}
 }
