@@ -170,8 +170,8 @@ func (st stage) actsOnFindings() map[string]act {
 			},
 		},
 		"DeleteInventory": {
-			func(ctx context.Context) error { return st.DeleteInventory(ctx, st.org.UID, "cluster") },
-			func(ctx context.Context) error { return st.DeleteInventory(ctx, st.org.UID, "none") },
+			func(ctx context.Context) error { return st.DeleteInventory(ctx, st.org.UID, "cluster", iamtest.Alice) },
+			func(ctx context.Context) error { return st.DeleteInventory(ctx, st.org.UID, "none", iamtest.Alice) },
 		},
 	}
 }

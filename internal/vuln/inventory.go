@@ -32,6 +32,15 @@ type InventoryEntry struct {
 	Digest    string `json:"digest,omitempty"` // "" if the digest is unknown
 	Platform  string `json:"platform,omitempty"`
 	Copies    int    `json:"copies,omitempty"`
+
+	StartTime time.Time `json:"startTime,omitzero"` // when the first of the copies was started; zero if unknown
+}
+
+// MayReplace reports whether an identity may replace or delete the inventory of a place. A workload, such as a cluster,
+// may not if another workload has reported it, so that a cluster cannot report for another cluster. A person may.
+func (p InventoryPlace) MayReplace(identity resource.UID) bool {
+	isWorkload := func(uid resource.UID) bool { return uid != "" && !uid.IsRoot() }
+	return p.Identity == identity || !isWorkload(p.Identity) || !isWorkload(identity)
 }
 
 // The limits of inventories.
@@ -86,6 +95,9 @@ func (e InventoryEntry) validate(prefix string, p *problems) {
 	}
 	if e.Digest == "" && e.Image == "" {
 		p.Add(prefix+"digest", "is required unless image is set")
+	}
+	if year := e.StartTime.Year(); !e.StartTime.IsZero() && (year < 2000 || year > 9999) {
+		p.Add(prefix+"start_time", "must be in the years 2000 to 9999")
 	}
 	if e.Copies < 0 || e.Copies > maxCopies {
 		p.Add(prefix+"copies", "must be between 0 and 1000000")

@@ -152,7 +152,9 @@ type InventoryEntry struct {
 	// The system it runs on, such as linux/arm64, if that is known.
 	Platform string `protobuf:"bytes,6,opt,name=platform,proto3" json:"platform,omitempty"`
 	// The number of running copies; 0 means 1.
-	Copies        int32 `protobuf:"varint,7,opt,name=copies,proto3" json:"copies,omitempty"`
+	Copies int32 `protobuf:"varint,7,opt,name=copies,proto3" json:"copies,omitempty"`
+	// When the first of the copies was started; absent if it is not known.
+	StartTime     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -234,6 +236,13 @@ func (x *InventoryEntry) GetCopies() int32 {
 		return x.Copies
 	}
 	return 0
+}
+
+func (x *InventoryEntry) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
 }
 
 // PushInventoryRequest lists everything that runs at a place.
@@ -827,7 +836,7 @@ const file_holdfast_findings_v1_inventory_proto_rawDesc = "" +
 	"expireTime\x12\x18\n" +
 	"\aentries\x18\x06 \x01(\x05R\aentries\x12\x18\n" +
 	"\aunknown\x18\a \x01(\x05R\aunknown\x12\x18\n" +
-	"\aexpired\x18\b \x01(\bR\aexpired\"\xca\x01\n" +
+	"\aexpired\x18\b \x01(\bR\aexpired\"\x85\x02\n" +
 	"\x0eInventoryEntry\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1a\n" +
 	"\bworkload\x18\x02 \x01(\tR\bworkload\x12\x1c\n" +
@@ -835,7 +844,9 @@ const file_holdfast_findings_v1_inventory_proto_rawDesc = "" +
 	"\x05image\x18\x04 \x01(\tR\x05image\x12\x16\n" +
 	"\x06digest\x18\x05 \x01(\tR\x06digest\x12\x1a\n" +
 	"\bplatform\x18\x06 \x01(\tR\bplatform\x12\x16\n" +
-	"\x06copies\x18\a \x01(\x05R\x06copies\"\x82\x02\n" +
+	"\x06copies\x18\a \x01(\x05R\x06copies\x129\n" +
+	"\n" +
+	"start_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\"\x82\x02\n" +
 	"\x14PushInventoryRequest\x12&\n" +
 	"\tgroup_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\bgroupUid\x12\x19\n" +
 	"\x05place\x18\x02 \x01(\tB\x03\xe0A\x02R\x05place\x12>\n" +
@@ -926,25 +937,26 @@ var file_holdfast_findings_v1_inventory_proto_goTypes = []any{
 var file_holdfast_findings_v1_inventory_proto_depIdxs = []int32{
 	9,  // 0: holdfast.findings.v1.InventoryPlace.push_time:type_name -> google.protobuf.Timestamp
 	9,  // 1: holdfast.findings.v1.InventoryPlace.expire_time:type_name -> google.protobuf.Timestamp
-	1,  // 2: holdfast.findings.v1.PushInventoryRequest.entries:type_name -> holdfast.findings.v1.InventoryEntry
-	10, // 3: holdfast.findings.v1.PushInventoryRequest.ttl:type_name -> google.protobuf.Duration
-	1,  // 4: holdfast.findings.v1.RunningImage.entry:type_name -> holdfast.findings.v1.InventoryEntry
-	9,  // 5: holdfast.findings.v1.RunningImage.push_time:type_name -> google.protobuf.Timestamp
-	3,  // 6: holdfast.findings.v1.ListInventoryResponse.images:type_name -> holdfast.findings.v1.RunningImage
-	0,  // 7: holdfast.findings.v1.ListInventoryPlacesResponse.places:type_name -> holdfast.findings.v1.InventoryPlace
-	2,  // 8: holdfast.findings.v1.InventoryService.PushInventory:input_type -> holdfast.findings.v1.PushInventoryRequest
-	4,  // 9: holdfast.findings.v1.InventoryService.ListInventory:input_type -> holdfast.findings.v1.ListInventoryRequest
-	6,  // 10: holdfast.findings.v1.InventoryService.ListInventoryPlaces:input_type -> holdfast.findings.v1.ListInventoryPlacesRequest
-	8,  // 11: holdfast.findings.v1.InventoryService.DeleteInventory:input_type -> holdfast.findings.v1.DeleteInventoryRequest
-	0,  // 12: holdfast.findings.v1.InventoryService.PushInventory:output_type -> holdfast.findings.v1.InventoryPlace
-	5,  // 13: holdfast.findings.v1.InventoryService.ListInventory:output_type -> holdfast.findings.v1.ListInventoryResponse
-	7,  // 14: holdfast.findings.v1.InventoryService.ListInventoryPlaces:output_type -> holdfast.findings.v1.ListInventoryPlacesResponse
-	11, // 15: holdfast.findings.v1.InventoryService.DeleteInventory:output_type -> google.protobuf.Empty
-	12, // [12:16] is the sub-list for method output_type
-	8,  // [8:12] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	9,  // 2: holdfast.findings.v1.InventoryEntry.start_time:type_name -> google.protobuf.Timestamp
+	1,  // 3: holdfast.findings.v1.PushInventoryRequest.entries:type_name -> holdfast.findings.v1.InventoryEntry
+	10, // 4: holdfast.findings.v1.PushInventoryRequest.ttl:type_name -> google.protobuf.Duration
+	1,  // 5: holdfast.findings.v1.RunningImage.entry:type_name -> holdfast.findings.v1.InventoryEntry
+	9,  // 6: holdfast.findings.v1.RunningImage.push_time:type_name -> google.protobuf.Timestamp
+	3,  // 7: holdfast.findings.v1.ListInventoryResponse.images:type_name -> holdfast.findings.v1.RunningImage
+	0,  // 8: holdfast.findings.v1.ListInventoryPlacesResponse.places:type_name -> holdfast.findings.v1.InventoryPlace
+	2,  // 9: holdfast.findings.v1.InventoryService.PushInventory:input_type -> holdfast.findings.v1.PushInventoryRequest
+	4,  // 10: holdfast.findings.v1.InventoryService.ListInventory:input_type -> holdfast.findings.v1.ListInventoryRequest
+	6,  // 11: holdfast.findings.v1.InventoryService.ListInventoryPlaces:input_type -> holdfast.findings.v1.ListInventoryPlacesRequest
+	8,  // 12: holdfast.findings.v1.InventoryService.DeleteInventory:input_type -> holdfast.findings.v1.DeleteInventoryRequest
+	0,  // 13: holdfast.findings.v1.InventoryService.PushInventory:output_type -> holdfast.findings.v1.InventoryPlace
+	5,  // 14: holdfast.findings.v1.InventoryService.ListInventory:output_type -> holdfast.findings.v1.ListInventoryResponse
+	7,  // 15: holdfast.findings.v1.InventoryService.ListInventoryPlaces:output_type -> holdfast.findings.v1.ListInventoryPlacesResponse
+	11, // 16: holdfast.findings.v1.InventoryService.DeleteInventory:output_type -> google.protobuf.Empty
+	13, // [13:17] is the sub-list for method output_type
+	9,  // [9:13] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_inventory_proto_init() }

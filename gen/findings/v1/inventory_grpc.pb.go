@@ -34,7 +34,8 @@ const (
 // The entries are claims of the identity that pushed them, and are not verified.
 type InventoryServiceClient interface {
 	// PushInventory replaces the inventory of a place, such as a cluster. An organization
-	// can have 200 places.
+	// can have 200 places. A workload cannot replace or delete the inventory of a place that
+	// another workload has reported, so that a cluster reports only for itself. A person can.
 	PushInventory(ctx context.Context, in *PushInventoryRequest, opts ...grpc.CallOption) (*InventoryPlace, error)
 	// ListInventory returns the entries of the places that are not out of date, by place,
 	// a page at a time.
@@ -103,7 +104,8 @@ func (c *inventoryServiceClient) DeleteInventory(ctx context.Context, in *Delete
 // The entries are claims of the identity that pushed them, and are not verified.
 type InventoryServiceServer interface {
 	// PushInventory replaces the inventory of a place, such as a cluster. An organization
-	// can have 200 places.
+	// can have 200 places. A workload cannot replace or delete the inventory of a place that
+	// another workload has reported, so that a cluster reports only for itself. A person can.
 	PushInventory(context.Context, *PushInventoryRequest) (*InventoryPlace, error)
 	// ListInventory returns the entries of the places that are not out of date, by place,
 	// a page at a time.

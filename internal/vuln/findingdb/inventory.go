@@ -33,9 +33,9 @@ func scanPlace(row store.Scanner) (p Place, err error) {
 	return p, err
 }
 
-// ReplaceInventory replaces the inventory of a place. It returns fault.NotFound if the
-// group does not exist, and fault.FailedPrecondition if the organization has too many
-// places. It removes places of the organization that have been out of date for 30 days.
+// ReplaceInventory replaces the inventory of a place. It returns fault.NotFound if the group does not exist,
+// fault.PermissionDenied if the identity of p may not replace the inventory, and fault.FailedPrecondition if the
+// organization has too many places. It removes places of the organization that have been out of date for 30 days.
 func (s *Store) ReplaceInventory(ctx context.Context, p vuln.InventoryPlace, entries []vuln.InventoryEntry) error {
 	return s.Write(ctx, func(t *store.Tx) error { return In(t).replaceInventory(ctx, p, entries) })
 }
@@ -52,6 +52,9 @@ func (t Tx) replaceInventory(ctx context.Context, p vuln.InventoryPlace, entries
 	kept, byAuthor := 0, 0
 	for _, have := range places {
 		isOwn := have.Group == p.Group && have.Name == p.Name
+		if isOwn && !have.MayReplace(p.Identity) {
+			return otherReporter(have.Name)
+		}
 		if !isOwn && have.ExpireTime.After(p.PushTime.Add(-inventoryKept)) {
 			kept++
 			if have.Identity == p.Identity {
@@ -81,6 +84,12 @@ func (t Tx) replaceInventory(ctx context.Context, p vuln.InventoryPlace, entries
 		return t.Emit(ctx, resource.InventoryPushed, p.Group, p.Group, nil, p)
 	}
 	return t.Emit(ctx, resource.InventoryPushed, p.Group, p.Group, *before, p)
+}
+
+// otherReporter returns the error for a workload that replaces or deletes the inventory of another workload.
+func otherReporter(place string) error {
+	return fault.New(fault.PermissionDenied, "Permission denied: another workload reports the place %s. "+
+		"Use another name, or let a person delete its inventory", place)
 }
 
 // lockPlaces returns the places of an organization, and locks them against concurrent
@@ -114,15 +123,31 @@ func (t Tx) insertPlace(ctx context.Context, p vuln.InventoryPlace, entries []vu
 	}
 	rows := make([][]any, len(entries))
 	for i, e := range entries {
-		rows[i] = []any{id, root, e.Digest, e.Namespace, e.Workload, e.Container, e.Image, e.Platform, max(e.Copies, 1)}
+		rows[i] = []any{id, root, e.Digest, e.Namespace, e.Workload, e.Container, e.Image, e.Platform, max(e.Copies, 1),
+			startMS(e)}
 	}
 	return t.InsertRows(ctx, `INSERT INTO inventory_entries (place, root, digest, namespace, workload, container, image,
-		platform, copies)`, rows, ``)
+		platform, copies, start_ms)`, rows, ``)
 }
 
-// DeleteInventory removes the inventory of a place. It returns fault.NotFound if there
-// is none.
-func (s *Store) DeleteInventory(ctx context.Context, group resource.UID, name string) error {
+func startMS(e vuln.InventoryEntry) int64 {
+	if e.StartTime.IsZero() {
+		return 0
+	}
+	return store.MS(e.StartTime)
+}
+
+// startTime returns the time that startMS has encoded.
+func startTime(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return store.FromMS(ms)
+}
+
+// DeleteInventory removes the inventory of a place. It returns fault.NotFound if there is none, and
+// fault.PermissionDenied if an identity may not delete it.
+func (s *Store) DeleteInventory(ctx context.Context, group resource.UID, name string, by resource.UID) error {
 	return s.Write(ctx, func(t *store.Tx) error {
 		places, err := store.ReadAll(ctx, t.Rows, scanPlace, `SELECT `+placeColumns+` FROM inventory_places AS p
 			WHERE p.grp = $1 AND p.uid = $2 AND p.name = $3`, store.Segment(group), string(group), name)
@@ -131,6 +156,9 @@ func (s *Store) DeleteInventory(ctx context.Context, group resource.UID, name st
 		}
 		if len(places) == 0 {
 			return fault.Missing("place", name)
+		}
+		if !places[0].MayReplace(by) {
+			return otherReporter(name)
 		}
 		if err := In(t).deletePlace(ctx, places[0].ID); err != nil {
 			return err
@@ -269,10 +297,12 @@ func (s *Store) readEntries(
 		}
 		running, err := store.ReadAll(ctx, read, func(row store.Scanner) (e RunningImage, err error) {
 			e.Place = v.InventoryPlace
-			err = row.Scan(&e.ID, &e.Digest, &e.Namespace, &e.Workload, &e.Container, &e.Image, &e.Platform, &e.Copies)
+			var started int64
+			err = row.Scan(&e.ID, &e.Digest, &e.Namespace, &e.Workload, &e.Container, &e.Image, &e.Platform, &e.Copies, &started)
+			e.StartTime = startTime(started)
 			return e, err
-		}, fmt.Sprintf(`SELECT e.seq, e.digest, e.namespace, e.workload, e.container, e.image, e.platform, e.copies
-			FROM inventory_entries AS e WHERE %s ORDER BY e.seq LIMIT %s OFFSET %s`, where, q.Arg(p.Size+1-len(entries)),
+		}, fmt.Sprintf(`SELECT e.seq, e.digest, e.namespace, e.workload, e.container, e.image, e.platform, e.copies,
+			e.start_ms FROM inventory_entries AS e WHERE %s ORDER BY e.seq LIMIT %s OFFSET %s`, where, q.Arg(p.Size+1-len(entries)),
 			q.Arg(skip)), q.Args...)
 		if err != nil {
 			return nil, err

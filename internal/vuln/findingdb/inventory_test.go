@@ -74,6 +74,38 @@ var inventoryPromises = map[string]func(t *testing.T, s *vulntest.Store){
 			t.Errorf("the events: %s", diff)
 		}
 	},
+	"a workload replaces and deletes only what it reported": func(t *testing.T, s *vulntest.Store) {
+		org := iamtest.AddGroup(t, s.IAMStore, "", "org").UID
+		east, west, person := org.NewChild(), org.NewChild(), resource.NewRoot()
+		started := s.Time().Add(-time.Hour)
+		push := func(by resource.UID, entries int) error {
+			p, running := vulntest.NewPlace(s.FindingStore, org, "prod-east", entries)
+			p.Identity = by
+			for i := range running {
+				running[i].StartTime = started
+			}
+			return s.ReplaceInventory(t.Context(), p, running)
+		}
+		testkit.Must(t, push(east, 2))
+		if err := push(west, 1); !errors.Is(err, fault.PermissionDenied) {
+			t.Errorf("another workload replaces the inventory: %v, want PermissionDenied", err)
+		}
+		err := s.DeleteInventory(t.Context(), org, "prod-east", west)
+		if !errors.Is(err, fault.PermissionDenied) {
+			t.Errorf("another workload deletes the inventory: %v, want PermissionDenied", err)
+		}
+		got, err := s.Inventory(t.Context(), []resource.UID{org}, findingdb.InventoryFilter{}, s.Time(),
+			page.Request{Size: 3, Order: page.Order{Field: "place"}})
+		testkit.Must(t, err)
+		if len(got.Items) != 2 || got.Items[0].Place.Identity != east || !got.Items[0].StartTime.Equal(started) {
+			t.Errorf("what runs is %+v, want two images since %v", got.Items, started)
+		}
+		testkit.Must(t, push(east, 1))
+		testkit.Must(t, push(person, 1))
+		testkit.Must(t, push(west, 1)) // a person has taken the place over
+		testkit.Must(t, s.DeleteInventory(t.Context(), org, "prod-east", person))
+		testkit.Must(t, push(east, 1))
+	},
 	"pages, orders and filters of what runs": func(t *testing.T, s *vulntest.Store) {
 		org := iamtest.AddGroup(t, s.IAMStore, "", "org").UID
 		folder, other := iamtest.AddGroup(t, s.IAMStore, org, "folder").UID, iamtest.AddGroup(t, s.IAMStore, "", "other").UID
@@ -200,12 +232,12 @@ var inventoryPromises = map[string]func(t *testing.T, s *vulntest.Store){
 		folder := iamtest.AddGroup(t, s.IAMStore, org, "folder").UID
 		vulntest.PushPlace(t, s.FindingStore, org, "a", 1)
 		vulntest.PushPlace(t, s.FindingStore, folder, "b", 1)
-		testkit.Must(t, s.DeleteInventory(t.Context(), org, "a"))
-		if err := s.DeleteInventory(t.Context(), org, "a"); !errors.Is(err, fault.NotFound) {
+		testkit.Must(t, s.DeleteInventory(t.Context(), org, "a", "a1"))
+		if err := s.DeleteInventory(t.Context(), org, "a", "a1"); !errors.Is(err, fault.NotFound) {
 			t.Errorf("twice: %v", err)
 		}
-		if err := s.DeleteInventory(t.Context(), resource.UID("b1/"+string(folder)[len(folder)-16:]), "b"); !errors.Is(err,
-			fault.NotFound) {
+		err := s.DeleteInventory(t.Context(), resource.UID("b1/"+string(folder)[len(folder)-16:]), "b", "a1")
+		if !errors.Is(err, fault.NotFound) {
 			t.Errorf("below another group: %v", err)
 		}
 		testkit.Must(t, s.DeleteGroup(t.Context(), folder, ""))

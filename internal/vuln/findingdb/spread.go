@@ -126,11 +126,13 @@ func (s *Store) RunningAt(
 	}
 	q = store.Query{Engine: s.Engine}
 	entries, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (e RunningImage, err error) {
-		var place int64
-		err = row.Scan(&place, &e.ID, &e.Digest, &e.Namespace, &e.Workload, &e.Container, &e.Image, &e.Platform, &e.Copies)
-		e.Place = byID[place]
+		var place, started int64
+		err = row.Scan(&place, &e.ID, &e.Digest, &e.Namespace, &e.Workload, &e.Container, &e.Image, &e.Platform, &e.Copies,
+			&started)
+		e.Place, e.StartTime = byID[place], startTime(started)
 		return e, err
-	}, `SELECT e.place, e.seq, e.digest, e.namespace, e.workload, e.container, e.image, e.platform, e.copies FROM `+
+	}, `SELECT e.place, e.seq, e.digest, e.namespace, e.workload, e.container, e.image, e.platform, e.copies,
+		e.start_ms FROM `+
 		where(&q)+` ORDER BY e.place, e.seq LIMIT `+q.Arg(n), q.Args...)
 	return total, entries, err
 }

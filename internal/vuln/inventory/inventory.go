@@ -45,7 +45,8 @@ type Snapshot struct {
 // identity. Push neither checks nor reveals whether an image with one of the digests
 // exists. It returns fault.FailedPrecondition if the organization has too many places.
 // An inventory without entries is invalid unless Empty is set, because a client that
-// failed to list the images would otherwise delete the inventory.
+// failed to list the images would otherwise delete the inventory. It returns fault.PermissionDenied to a workload if
+// another workload has reported the place.
 func (s *Service) Push(ctx context.Context, snapshot Snapshot) (p vuln.InventoryPlace, _ error) {
 	if err := s.authz.Require(ctx, resource.DeploymentsCreate, snapshot.Group); err != nil {
 		return p, err
@@ -84,7 +85,8 @@ func (s *Service) Delete(ctx context.Context, group resource.UID, place string) 
 	if place == "" {
 		return fault.Field("place", "is required")
 	}
-	return s.packages.DeleteInventory(ctx, group, place)
+	c, _ := authz.CallerFrom(ctx)
+	return s.packages.DeleteInventory(ctx, group, place, c.Identity)
 }
 
 // A Filter selects entries of inventories.

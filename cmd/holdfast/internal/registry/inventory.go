@@ -37,7 +37,8 @@ func runningImages() noun.Noun {
 		ID: "entry.digest",
 		Columns: output.Columns("place", "namespace=entry.namespace", "workload=entry.workload", "container=entry.container",
 			"image=entry.image", "digest=entry.digest", "copies=entry.copies"),
-		Wide: output.Columns("platform=entry.platform", "pushTime", output.NameOf("by", "identityUid"), "groupUid"),
+		Wide: output.Columns("started=entry.startTime", "platform=entry.platform", "pushTime",
+			output.NameOf("by", "identityUid"), "groupUid"),
 	}
 }
 

@@ -10,9 +10,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
@@ -61,8 +63,8 @@ func formatOf(text []byte) string {
 // maxCopies is the largest number of copies that the server accepts.
 const maxCopies = 1_000_000
 
-// countEqual merges equal entries and adds up their copies. It keeps the order of their
-// first occurrence.
+// countEqual merges equal entries, adds up their copies, and keeps the first time at which one was
+// started. It keeps the order of their first occurrence.
 func countEqual(entries []*findingspb.InventoryEntry) (merged []*findingspb.InventoryEntry) {
 	seen := map[string]*findingspb.InventoryEntry{}
 	for _, e := range entries {
@@ -70,6 +72,9 @@ func countEqual(entries []*findingspb.InventoryEntry) (merged []*findingspb.Inve
 			e.GetPlatform()}, "\x00")
 		if have := seen[key]; have != nil {
 			have.Copies = min(have.GetCopies()+e.GetCopies(), maxCopies)
+			if t := e.GetStartTime(); have.GetStartTime() == nil || t != nil && t.AsTime().Before(have.GetStartTime().AsTime()) {
+				have.StartTime = t
+			}
 			continue
 		}
 		seen[key] = e
@@ -110,7 +115,20 @@ type pod struct {
 }
 
 // A containerStatus names the image that a container runs.
-type containerStatus struct{ Name, Image, ImageID string }
+type containerStatus struct {
+	Name, Image, ImageID string
+	State                struct {
+		Running *struct{ StartedAt time.Time }
+	}
+}
+
+// started returns when a container was started, or nil if it does not run.
+func (c containerStatus) started() *timestamppb.Timestamp {
+	if r := c.State.Running; r != nil && !r.StartedAt.IsZero() {
+		return timestamppb.New(r.StartedAt)
+	}
+	return nil
+}
 
 // errCutOff is the error for a document that ends in the middle.
 var errCutOff = errors.New("the input is cut off: the program that wrote it may have failed")
@@ -180,7 +198,7 @@ func (p pod) entries() (images []*findingspb.InventoryEntry) {
 		}
 		images = append(images, &findingspb.InventoryEntry{
 			Namespace: p.Metadata.Namespace, Workload: p.workload(), Container: c.Name, Image: image,
-			Digest: c.digest(image), Platform: p.platform(), Copies: 1,
+			Digest: c.digest(image), Platform: p.platform(), Copies: 1, StartTime: c.started(),
 		})
 	}
 	return images

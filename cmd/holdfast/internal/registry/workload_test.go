@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -150,4 +151,18 @@ func FuzzParseWorkloads(f *testing.F) {
 			seen[key] = true
 		}
 	})
+}
+
+// TestFirstStart checks that equal entries keep the first time at which one of their containers was started.
+func TestFirstStart(t *testing.T) {
+	started := func(at string) string {
+		return strings.Replace(podOf("Running", "app:1", "r.io/app@"+one), `"running": {}`,
+			`"running": {"startedAt": "`+at+`"}`, 1)
+	}
+	got, err := parseWorkloads("", []byte(podsOf(started("2026-03-02T00:00:00Z"), podOf("Running", "app:1", "r.io/app@"+one),
+		started("2026-03-01T00:00:00Z"))))
+	if err != nil || len(got) != 1 || got[0].GetCopies() != 3 ||
+		got[0].GetStartTime().AsTime().Format(time.DateOnly) != "2026-03-01" {
+		t.Errorf("%v, %v, want three copies since 2026-03-01", got, err)
+	}
 }

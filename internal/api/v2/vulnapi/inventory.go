@@ -2,6 +2,7 @@ package vulnapi
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -21,15 +22,19 @@ func placeOf(p vuln.InventoryPlace) *pb.InventoryPlace {
 }
 
 func readEntry(e *pb.InventoryEntry) vuln.InventoryEntry {
-	return vuln.InventoryEntry{Namespace: e.GetNamespace(), Workload: e.GetWorkload(), Container: e.GetContainer(),
+	out := vuln.InventoryEntry{Namespace: e.GetNamespace(), Workload: e.GetWorkload(), Container: e.GetContainer(),
 		Image: e.GetImage(), Digest: e.GetDigest(), Platform: e.GetPlatform(), Copies: int(e.GetCopies())}
+	if e.GetStartTime() != nil {
+		out.StartTime = e.GetStartTime().AsTime().Truncate(time.Millisecond)
+	}
+	return out
 }
 
 func runningOf(r inventory.Running) *pb.RunningImage {
 	e := r.InventoryEntry
 	return &pb.RunningImage{
 		Entry: &pb.InventoryEntry{Namespace: e.Namespace, Workload: e.Workload, Container: e.Container, Image: e.Image,
-			Digest: e.Digest, Platform: e.Platform, Copies: int32(e.Copies)},
+			Digest: e.Digest, Platform: e.Platform, Copies: int32(e.Copies), StartTime: wire.Time(e.StartTime)},
 		GroupUid: string(r.Place.Group), Place: r.Place.Name, IdentityUid: string(r.Place.Identity),
 		PushTime: wire.Time(r.Place.PushTime),
 	}
