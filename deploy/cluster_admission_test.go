@@ -38,7 +38,7 @@ type guarded struct {
 	data    string // data folder of the server
 	address string // address of holdfast-kube
 	args    []string
-	dev     struct{ BaseURL, RegistryHost, Token, RegistryToken string }
+	dev     struct{ BaseURL, RegistryHost, Token, RegistryToken, OrganizationUID string }
 	webhook *exec.Cmd
 	image   string
 }

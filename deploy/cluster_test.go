@@ -27,9 +27,10 @@ import (
 
 // A cluster is an API server of Kubernetes with etcd, without nodes and controllers. `make kubernetes` builds both.
 type cluster struct {
-	t      *testing.T
-	url    string
-	client *http.Client
+	t            *testing.T
+	url          string
+	client       *http.Client
+	certificates string // folder with the certificate of the API server
 }
 
 const clusterIssuer = "https://cluster.test"
@@ -61,7 +62,8 @@ func newCluster(t *testing.T) *cluster {
 		"--service-account-signing-key-file", key, "--service-cluster-ip-range", "10.0.0.0/24",
 		"--authorization-mode", "RBAC", "--endpoint-reconciler-type", "none", "-v", "0")
 	own := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the certificate belongs to this test
-	c := &cluster{t: t, url: "https://127.0.0.1:" + port, client: &http.Client{
+	certificates := filepath.Join(dir, "certificates")
+	c := &cluster{t: t, url: "https://127.0.0.1:" + port, certificates: certificates, client: &http.Client{
 		Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: own, MaxIdleConnsPerHost: 16},
 	}}
 	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
@@ -158,6 +160,8 @@ var collections = map[string]string{
 	"Pod":                            "/api/v1/namespaces/NAMESPACE/pods",
 	"Service":                        "/api/v1/namespaces/NAMESPACE/services",
 	"ServiceAccount":                 "/api/v1/namespaces/NAMESPACE/serviceaccounts",
+	"ClusterRole":                    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+	"ClusterRoleBinding":             "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
 	"Deployment":                     "/apis/apps/v1/namespaces/NAMESPACE/deployments",
 	"PodDisruptionBudget":            "/apis/policy/v1/namespaces/NAMESPACE/poddisruptionbudgets",
 	"NetworkPolicy":                  "/apis/networking.k8s.io/v1/namespaces/NAMESPACE/networkpolicies",

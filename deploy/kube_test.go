@@ -38,6 +38,7 @@ var kubeValues = map[string]map[string]any{
 		"actions": map[string]any{"unknown": "refuse", "unreachable": "allow", "others": []any{
 			map[string]any{"prefix": "", "action": "refuse"}, map[string]any{"prefix": "docker.io/library/", "action": "warn"},
 		}},
+		"inventory":        map[string]any{"enabled": true, "group": "41c2bd", "place": "prod-eu"},
 		"imagePullSecrets": []any{map[string]any{"name": "pull"}},
 		"networkPolicy":    map[string]any{"from": []any{map[string]any{"ipBlock": map[string]any{"cidr": "10.0.0.0/8"}}}},
 	},
@@ -81,12 +82,15 @@ func TestKubePod(t *testing.T) {
 	}
 	for name, values := range kubeValues {
 		all := kubeObjects(t, values)
-		pod := objectsOf[apps.Deployment](all)[0].Spec.Template
 		level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
-		result := podpolicy.AggregateCheckResults(evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec))
-		if !result.Allowed {
-			t.Error(name, result.ForbiddenDetail())
+		for _, d := range objectsOf[apps.Deployment](all) {
+			pod := d.Spec.Template
+			result := podpolicy.AggregateCheckResults(evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec))
+			if !result.Allowed {
+				t.Error(name, d.Name, result.ForbiddenDetail())
+			}
 		}
+		pod := objectsOf[apps.Deployment](all)[0].Spec.Template
 		if token := pod.Spec.AutomountServiceAccountToken; token == nil || *token {
 			t.Errorf("%s: the pod gets a token of the API server", name)
 		}
@@ -168,8 +172,11 @@ func TestKubeChartRefuses(t *testing.T) {
 		"a value it does not know": {values{"replica": 3}, "replica"},
 		"an unknown mode":          {values{"mode": "deny"}, "mode"},
 		"an unknown action":        {values{"actions": values{"unknown": "deny"}}, "unknown"},
-		"no certificate":           {values{"tls": values{"issuer": ""}}, "tls: name a Secret"},
-		"no authority":             {values{"tls": values{"existingSecret": "webhook"}}, "tls.caBundle"},
+		"no place": {
+			values{"inventory": values{"enabled": true, "group": "41c2bd"}}, "inventory: group and place",
+		},
+		"no certificate": {values{"tls": values{"issuer": ""}}, "tls: name a Secret"},
+		"no authority":   {values{"tls": values{"existingSecret": "webhook"}}, "tls.caBundle"},
 	} {
 		if _, err := renderChart(t, kubeChart, util.CoalesceTables(tt.change, kubeValues["least"])); err == nil ||
 			!strings.Contains(err.Error(), tt.want) {

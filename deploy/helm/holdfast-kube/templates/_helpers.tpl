@@ -15,6 +15,18 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
+{{- define "kube.inventorySelector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}-inventory
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "kube.inventoryLabels" -}}
+{{ include "kube.inventorySelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
 {{- define "kube.image" -}}
 {{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}
 {{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
@@ -31,6 +43,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- if and .Values.tls.existingSecret (not .Values.tls.caBundle) }}
 {{- fail "tls.caBundle: the API server needs the certificate authority of the Secret" }}
+{{- end }}
+{{- if and .Values.inventory.enabled (or (not .Values.inventory.group) (not .Values.inventory.place)) }}
+{{- fail "inventory: group and place are required" }}
 {{- end }}
 {{- if has .Release.Namespace .Values.exemptNamespaces | not }}
 {{- if eq .Release.Namespace "default" }}
