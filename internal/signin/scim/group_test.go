@@ -7,10 +7,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/signin/scim"
 	"github.com/holdfast-dev/holdfast/internal/testkit"
@@ -309,6 +312,57 @@ func TestRoleSource(t *testing.T) {
 			authz.Caller{Identity: w.person("https://people.test", "stranger")})
 		if _, err := w.SetRoleSource(stranger, w.provider.UID, false, d.ETag()); !errors.Is(err, fault.PermissionDenied) {
 			t.Errorf("a stranger: %v", err)
+		}
+	})
+}
+
+// TestHoldersThroughTeams checks the pages of the people who hold a role, of whom most hold it through a team.
+func TestHoldersThroughTeams(t *testing.T) {
+	eachWorld(t, func(t *testing.T, w *world) {
+		viewer := resource.ManagedRoleUID("viewer")
+		w.byDirectory()
+		var members []string
+		for i := range 5 {
+			members = append(members, w.add(fmt.Sprint("user", i)))
+		}
+		team := w.addTeam("Crew", append(members, "nobody")...)
+		iamtest.AddMapping(t, w.store.IAMStore, w.provider.UID, viewer, "Crew")
+		iamtest.AddBinding(t, w.store.IAMStore, w.org.UID, w.person("https://people.test", "direct"), viewer)
+		h := iamdb.HolderQuery{Now: time.Now().UnixMilli(), Groups: []resource.UID{w.org.UID}, Roles: []resource.UID{viewer}}
+		for size := 1; size <= 7; size++ {
+			seen := map[resource.UID]bool{}
+			req := page.Request{Size: size, Order: iamdb.AccessList.Default}
+			for pages := 0; ; pages++ {
+				got, err := w.store.Holders(t.Context(), h, req)
+				testkit.Must(t, err)
+				if got.Total != 6 || len(got.Items) > size || pages > 6 {
+					t.Fatalf("size %d, page %d: %d of %d", size, pages, len(got.Items), got.Total)
+				}
+				for _, b := range got.Items {
+					if seen[b.Identity] || b.Group() != w.org.UID || (b.Team == nil) != (len(seen) == 0) {
+						t.Errorf("size %d: %+v", size, b)
+					}
+					if b.Team != nil && (b.Team.TeamName != "Crew" || b.Team.ProviderName != "idp" ||
+						b.Team.Team != w.provider.UID+"/"+resource.UID(team)) {
+						t.Errorf("%+v", b.Team)
+					}
+					seen[b.Identity] = true
+				}
+				if req.After = got.Last; got.Last == nil {
+					break
+				}
+			}
+			if len(seen) != 6 {
+				t.Errorf("size %d: %d people", size, len(seen))
+			}
+		}
+		held, err := w.store.HeldBy(t.Context(), w.personOf("user0"), h.Groups)
+		if err != nil || len(held) != 1 || held[0].Team == nil {
+			t.Errorf("%+v, %v", held, err)
+		}
+		roles, err := w.store.RolesOn(t.Context(), h.Groups, 100)
+		if err != nil || len(roles) != 8 { // and two owners
+			t.Errorf("%+v, %v", roles, err)
 		}
 	})
 }
