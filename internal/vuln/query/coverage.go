@@ -51,7 +51,9 @@ type FeedVersion struct {
 
 const (
 	maxShownFeeds = 100              // maximum number of feeds in an answer, the oldest first
-	countsKept    = 30 * time.Second // time for which the counts of packages in many images are reused
+	countsKept    = 30 * time.Second // minimum time for which the counts of packages in many images are reused
+	mostKept      = 5 * time.Minute  // maximum of this time
+	countsPerTime = 20               // this time divided by the time that counting took, between the limits
 	countsCached  = 64               // number of sets of images whose counts are cached, with the IDs of their packages
 )
 
@@ -155,14 +157,20 @@ type cachedCount struct {
 	history  int64     // result of store.DB.History when the packages were counted
 	time     time.Time // time of the first count; the packages of later images were counted since then
 	images   findingdb.ImageSet
-	packages []int64 // IDs of the packages, in order
+	took     time.Duration // how long the first count took
+	packages []int64       // IDs of the packages, in order
 	kinds    map[findingdb.PackageKind]int
 }
 
+// kept returns for how long a count is reused. Packages that take long to count are counted less often.
+func (c cachedCount) kept() time.Duration {
+	return min(max(countsKept, countsPerTime*c.took), mostKept)
+}
+
 // CoverageOf returns the coverage of an answer about all images in reach, with or without a tag. Counting the packages
-// takes long if there are many images, so the counts are reused for half a minute. The packages of new images are added
-// to them. If an image was removed, all packages are counted again. byAdvisory is false if the answer does not depend
-// on advisories.
+// takes long if there are many images, so the counts are reused for half a minute, or longer if it takes more than a
+// second. The packages of new images are added to them. If an image was removed, all packages are counted again.
+// byAdvisory is false if the answer does not depend on advisories.
 func (s *Service) CoverageOf(ctx context.Context, reach []resource.UID, byAdvisory bool) (c AnswerCoverage, _ error) {
 	seen, err := s.authz.Reach(ctx, resource.AdvisoriesList)
 	if err != nil {
@@ -200,7 +208,7 @@ func (s *Service) countPackages(
 	current := s.packages.Time()
 	known, ok := s.counts.Get(key)
 	added, only := images.Added(known.images)
-	if !ok || !only || known.history != s.packages.History() || current.Sub(known.time) >= countsKept {
+	if !ok || !only || known.history != s.packages.History() || current.Sub(known.time) >= known.kept() {
 		known, added = cachedCount{history: s.packages.History(), time: current}, images
 	} else if added.Len() == 0 {
 		return known, nil
@@ -210,6 +218,7 @@ func (s *Service) countPackages(
 		return c, err
 	}
 	defer done()
+	begin := time.Now()
 	ids, err := s.packages.PackagesOf(ctx, added)
 	if err != nil {
 		return c, err
@@ -224,6 +233,9 @@ func (s *Service) countPackages(
 	}
 	for kind, n := range known.kinds {
 		c.kinds[kind] += n
+	}
+	if known.packages == nil {
+		c.took = time.Since(begin)
 	}
 	c.images, c.packages = images, slices.Concat(known.packages, ids)
 	slices.Sort(c.packages)
