@@ -429,7 +429,7 @@ func TestGate(t *testing.T) {
 		for _, reference := range []string{"v1", g.digest} {
 			got := g.pulls(t, g.Owner, reference)
 			if got.status != http.StatusForbidden || !strings.Contains(got.body, `"DENIED"`) ||
-				!strings.Contains(got.body, "CVE-3 in left 1.2.0 (critical), fixed in 1.3.0; and 1 more") {
+				!strings.Contains(got.body, "CVE-3 in left 1.2.0 (critical by GitHub), fixed in 1.3.0; and 1 more") {
 				t.Errorf("%s: %d %s", reference, got.status, got.body)
 			}
 		}

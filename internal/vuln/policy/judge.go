@@ -252,6 +252,11 @@ func (e evidence) judge(key finding.ImageKey, r vuln.PullRule, asOf time.Time, v
 		return ""
 	}
 	worst := slices.MaxFunc(refused, func(a, b finding.Finding) int { return cmp.Compare(a.Key(), b.Key()) })
+	evidence := map[resource.UID]vuln.Advisory{}
+	for _, uid := range worst.Advisories {
+		evidence[uid] = e.advisories[store.Segment(uid)]
+	}
+	worst.Describe(evidence)
 	return explain(worst, len(refused)-1)
 }
 
@@ -376,10 +381,13 @@ func (e evidence) findings(key finding.ImageKey, view resource.UID) (found []fin
 	return found
 }
 
-// explain returns a text with the name and the fix of a finding, and the number of
-// further findings.
+// explain returns a text with the name, the severity, the source of the severity and the fix of a finding, and the
+// number of further findings.
 func explain(v finding.Finding, further int) string {
 	severity := []string{"unknown severity", "low", "medium", "high", "critical"}[v.Severity]
+	if v.SeveritySource != "" {
+		severity += " by " + v.SeveritySource
+	}
 	text := fmt.Sprintf("%s in %s %s (%s)", v.ID, v.Package.Name, v.Package.Version, severity)
 	if fixed := cmp.Or(v.FixedVersion, strings.Join(v.Fixed[:min(len(v.Fixed), 3)], " or ")); fixed != "" {
 		text += ", fixed in " + fixed
