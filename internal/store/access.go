@@ -30,6 +30,20 @@ func (t *Tx) keepAccess(ctx context.Context) error {
 	return t.findChange(ctx, basis)
 }
 
+// hasAccess returns an error if the access of the request ended before the transaction began. It serves transactions that
+// are rolled back: they have no commit until which the access must exist.
+func (t *Tx) hasAccess(ctx context.Context) error {
+	a := access.From(ctx)
+	if a == nil {
+		return nil
+	}
+	basis, err := a.Recheck()
+	if err != nil {
+		return err
+	}
+	return t.findChange(ctx, basis)
+}
+
 // findChange returns access.ErrChanged if something on which a decision depends has changed since the decision.
 func (t *Tx) findChange(ctx context.Context, basis access.Basis) error {
 	var newest int64

@@ -32,6 +32,9 @@ func (s *DB) Simulate(ctx context.Context, f func(context.Context, *Simulation) 
 		if err := t.beginSimulation(ctx); err != nil {
 			return err
 		}
+		if err := t.hasAccess(ctx); err != nil {
+			return err
+		}
 		sim := &Simulation{tx: t}
 		err := f(context.WithValue(ctx, simulationKey{}, sim), sim)
 		if sim.conflict != nil {
