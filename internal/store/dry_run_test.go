@@ -37,6 +37,7 @@ type stage struct {
 	a           resource.AccountAssociation
 	v           resource.GroupInvite
 	sub         resource.Subscription
+	reader      resource.UID
 	m           resource.ExternalGroupRoleMapping
 	repo        registry.Repo // has one tag, v1, for the manifest one, and the blob one
 	deployed    registry.Repo // a repo with a deployment
@@ -84,8 +85,9 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	registrytest.AddImage(t, s.RegistryStore, st.repo, "deleted", "one")
 	testkit.Must(t, s.DeleteTagNamed(t.Context(), st.repo.UID, "deleted", nil))
 	st.trash = registrytest.Trashed(t, s.RegistryStore, st.repo.UID)["tag deleted"]
+	st.reader = resource.UserUID("https://people.example", name) // a person has few subscriptions, but there are many stages
 	testkit.Must(t, testkit.Ignore(s.AddReportSubscription(t.Context(), vuln.ReportSubscription{
-		Group: org.UID, Identity: iamtest.Alice})))
+		Group: org.UID, Identity: st.reader})))
 	testkit.Must(t, testkit.Ignore(s.SetSLA(t.Context(), vuln.SLA{UID: org.UID, Critical: 7})))
 	testkit.Must(t, testkit.Ignore(s.SetRetention(t.Context(),
 		registry.Retention{UID: org.UID, KeepMatching: []string{"none"}, EveryDays: 1})))

@@ -148,8 +148,8 @@ func (st stage) actsOnFindings() map[string]act {
 			},
 		},
 		"DeleteReportSubscription": {
-			func(ctx context.Context) error { return st.DeleteReportSubscription(ctx, iamtest.Alice, st.org.UID) },
-			func(ctx context.Context) error { return st.DeleteReportSubscription(ctx, iamtest.Alice, none) },
+			func(ctx context.Context) error { return st.DeleteReportSubscription(ctx, st.reader, st.org.UID) },
+			func(ctx context.Context) error { return st.DeleteReportSubscription(ctx, st.reader, none) },
 		},
 		"SetSLA": {
 			func(ctx context.Context) error {
