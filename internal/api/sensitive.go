@@ -60,6 +60,7 @@ const (
 var routine = map[pb.Capability]string{
 	pb.Capability_CAP_IAM_GROUPS_CREATE:             "creates an empty group",
 	pb.Capability_CAP_IAM_GROUPS_UPDATE:             onlyMetadata,
+	pb.Capability_CAP_VULN_REPORT_LIST:              "sends reports to the caller's own address only",
 	pb.Capability_CAP_IAM_IDENTITY_LIST:             onlyReads,
 	pb.Capability_CAP_IAM_ACCOUNT_ASSOCIATIONS_LIST: onlyReads,
 	pb.Capability_CAP_IAM_IDENTITY_PROVIDERS_LIST:   onlyReads,
@@ -100,6 +101,7 @@ var routineMethods = map[string]string{
 	"holdfast.access.v1.AccessRequestsService/CreateAccessRequest":  "others approve the request; see isSensitiveRequest",
 	"holdfast.auth.Auth/Register":                                   "the caller joins a group with an invite",
 	"holdfast.events.v1.Identities/UpdateMetadata":                  "stores preferences of the caller",
+	"holdfast.findings.v1.ReportsService/DeleteReportSubscription":  "ends mails to the caller",
 	"holdfast.iam.v1.Groups/RequestGroupAccess":                     "others approve the request",
 	"holdfast.iam.v2beta1.GroupsService/RequestGroupAccess":         "others approve the request",
 	"holdfast.iam.v2beta1.IdentitiesService/UpdateIdentityMetadata": "stores preferences of the caller",

@@ -13,5 +13,6 @@ CREATE TABLE report_subscriptions (
   problem TEXT NOT NULL DEFAULT '',
   PRIMARY KEY (identity, grp)
 );
+CREATE INDEX report_subscriptions_grp ON report_subscriptions (grp);
 CREATE INDEX report_subscriptions_uid ON report_subscriptions (uid);
 CREATE INDEX report_subscriptions_due ON report_subscriptions (next_ms);

@@ -22,7 +22,7 @@ func GroupRules() []grouprule.Rule {
 			return t.Later(ctx, `DELETE FROM finding_slas WHERE grp = $1`, store.Segment(group))
 		}),
 		grouprule.Deletes("report_subscriptions", func(ctx context.Context, t *store.Tx, group resource.UID) error {
-			return t.Later(ctx, `DELETE FROM report_subscriptions WHERE uid = $1`, string(group))
+			return t.Later(ctx, `DELETE FROM report_subscriptions WHERE grp = $1`, store.Segment(group))
 		}),
 		grouprule.Cascades("finding_days"),
 		grouprule.Cascades("finding_day_runs"),
