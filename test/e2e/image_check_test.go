@@ -68,7 +68,7 @@ func TestCheckImages(t *testing.T) {
 		pull := g.pulls(t, g.Owner, "v1").body
 		for protocol, call := range g.protocols() {
 			got := g.checksImage(t, call, g.Token, app+":v1")
-			if got.GetDecision() != refused || !strings.Contains(got.GetReason(), "CVE-3 in left 1.2.0 (critical)") ||
+			if got.GetDecision() != refused || !strings.Contains(got.GetReason(), "CVE-3 in left 1.2.0 (critical by GitHub)") ||
 				!strings.Contains(pull, got.GetReason()) {
 				t.Errorf("over %s: %v, but a pull gets %s", protocol, got, pull)
 			}

@@ -34,6 +34,7 @@ export class Fault extends Error {
     readonly fields: { field: string; description: string }[] = [],
     readonly signInAgain = false, // the request needs a recent sign-in
     readonly stale?: { uid: string; version: string }, // the resource has changed since this version
+    readonly waiting = false, // the image waits to be inspected
   ) {
     super(message);
   }
@@ -100,15 +101,16 @@ function faultOf(response: Response, error: unknown, changing?: Fault["stale"] |
   if (response.status === 401) signIn();
   const status = (typeof error === "object" && error ? error : {}) as Status;
   const fields = status.details?.flatMap((d) => d.fieldViolations ?? []) ?? [];
-  const again = status.details?.some((d) => d.violations?.some((v) => v.type === "SIGN_IN_AGAIN")) ?? false;
+  const violates = (type: string) => status.details?.some((d) => d.violations?.some((v) => v.type === type)) ?? false;
   const message = status.message || `The server answered with status ${response.status}.`;
   return new Fault(
     response.status,
     message,
     response.headers.get("X-Request-Id") ?? "",
     fields,
-    again,
+    violates("SIGN_IN_AGAIN"),
     (response.status === 409 && changing) || undefined,
+    violates("IMAGE_NOT_INDEXED"),
   );
 }
 

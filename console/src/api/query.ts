@@ -1,7 +1,7 @@
 // Answers are cached while a component shows them, and requested again after a change.
 import { type DefaultedQueryObserverOptions, QueryClient, QueryObserver } from "@tanstack/query-core";
 import { useEffect, useState } from "preact/hooks";
-import { type Fault, get, type Request } from "./api";
+import { Fault, get, type Request } from "./api";
 
 const client = new QueryClient({
   defaultOptions: {
@@ -22,6 +22,7 @@ export function useQuery<T>(request: Request<T> | null): Result<T> {
     queryKey: [request?.key ?? ""],
     queryFn: ({ signal }: { signal: AbortSignal }) => request!.send(signal),
     enabled: request !== null,
+    refetchInterval: ({ state }) => (state.error instanceof Fault && state.error.waiting ? 2_000 : false),
   }) as DefaultedQueryObserverOptions<T, Fault>;
   options._optimisticResults = "optimistic";
   const [observer] = useState(() => new QueryObserver<T, Fault>(client, options));

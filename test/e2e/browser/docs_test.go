@@ -3,6 +3,9 @@ package browser_test
 import (
 	"bytes"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,8 +24,9 @@ func TestManual(t *testing.T) {
 	s, b := newSite(t), newTab(t)
 	b.open(s.BaseURL + "/docs")
 	b.see("Documentation")
-	for _, page := range []string{
-		"/docs/", "/docs/concepts", "/docs/running", "/docs/reference/", "/docs/reference/GroupsService",
+	for page, kind := range map[string]string{
+		"/docs/": "", "/docs/concepts": "", "/docs/running": "", "/docs/reference/": "docs-services",
+		"/docs/reference/GroupsService": "docs-service",
 	} {
 		b.open(s.BaseURL + page)
 		b.run("on a phone", chromedp.EmulateViewport(390, 800))
@@ -37,13 +41,30 @@ func TestManual(t *testing.T) {
 		if links > 5 || pictures > 0 {
 			t.Errorf("%s has %d links before any text, and %d pictures do not load", page, links, pictures)
 		}
-		b.inspect("docs")
+		if kind != "" {
+			b.inspect(kind)
+		}
 	}
 	b.run("search", chromedp.SendKeys(`input[type="search"]`, "create group"), chromedp.Click("form button"))
 	b.see("Search")
 	b.read("results for “create group”")
 	b.read("CreateGroup")
-	b.inspect("docs")
+	b.inspect("docs-search")
+}
+
+// TestReportPage checks the page that the command writes as the report of a group.
+func TestReportPage(t *testing.T) {
+
+	s, b := newSite(t), newTab(t)
+	page := s.owner(t).run("findings", "report", "dev", "--format", "html")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, page)
+	}))
+	t.Cleanup(server.Close)
+	b.open(server.URL)
+	b.see("dev")
+	b.inspect("report")
 }
 
 // TestDescription checks the OpenAPI description with a public linter.

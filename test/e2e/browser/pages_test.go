@@ -67,7 +67,10 @@ var views = map[string]view{
 	"setup-done":       {"internal/server/setup.html", false},
 	"command":          {"cmd/holdfast/internal/signin/loopback.html", false},
 	"command-refused":  {"cmd/holdfast/internal/signin/loopback.html", false},
-	"docs":             {"internal/api/reference/reference.html", false},
+	"docs-services":    {"internal/api/manual/services.html", false},
+	"docs-service":     {"internal/api/manual/service.html", false},
+	"docs-search":      {"internal/api/manual/search.html", false},
+	"report":           {"cmd/holdfast/internal/report/page.html", false},
 	"console":          {"console/index.html", false},
 }
 
