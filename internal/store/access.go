@@ -30,8 +30,8 @@ func (t *Tx) keepAccess(ctx context.Context) error {
 	return t.findChange(ctx, basis)
 }
 
-// hasAccess returns an error if the access of the request ended before the transaction began. It serves transactions that
-// are rolled back: they have no commit until which the access must exist.
+// hasAccess returns an error if the access of the request ended before the transaction began. It serves transactions
+// that are rolled back: they have no commit until which the access must exist.
 func (t *Tx) hasAccess(ctx context.Context) error {
 	a := access.From(ctx)
 	if a == nil {

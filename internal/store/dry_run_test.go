@@ -85,7 +85,8 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	registrytest.AddImage(t, s.RegistryStore, st.repo, "deleted", "one")
 	testkit.Must(t, s.DeleteTagNamed(t.Context(), st.repo.UID, "deleted", nil))
 	st.trash = registrytest.Trashed(t, s.RegistryStore, st.repo.UID)["tag deleted"]
-	st.reader = resource.UserUID("https://people.example", name) // a person has few subscriptions, but there are many stages
+	// Each stage has a reader of its own, because a person can have only a few subscriptions.
+	st.reader = resource.UserUID("https://people.example", name)
 	testkit.Must(t, testkit.Ignore(s.AddReportSubscription(t.Context(), vuln.ReportSubscription{
 		Group: org.UID, Identity: st.reader})))
 	testkit.Must(t, testkit.Ignore(s.SetSLA(t.Context(), vuln.SLA{UID: org.UID, Critical: 7})))

@@ -172,10 +172,10 @@ func (t tx) updateRoles(ctx context.Context, a resource.SignIn, l *resource.Sign
 	return t.mapGroups(ctx, a, l)
 }
 
-// mapGroups adds the roles that mappings give to the external groups of a sign-in,
-// and removes roles that an earlier sign-in got from a mapping that no longer
-// applies. It does nothing if the mappings apply to the teams of the directory. It keeps roles that an administrator has given, and the role of the last
-// permanent owner of an organization.
+// mapGroups adds the roles that mappings give to the external groups of a sign-in, and removes roles that an earlier
+// sign-in got from a mapping that no longer applies. It does nothing if the mappings apply to the teams of the
+// directory. It keeps roles that an administrator has given, and the role of the last permanent owner of an
+// organization.
 func (t tx) mapGroups(ctx context.Context, a resource.SignIn, l *resource.SignInResult) error {
 	provider := a.Voucher.Provider()
 	if teams, err := t.iam.HasDirectoryRoles(ctx, provider); err != nil || teams {

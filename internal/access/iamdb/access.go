@@ -62,9 +62,9 @@ func (s *Store) boundHolders(
 	return out, err
 }
 
-// HeldBy returns all bindings of an identity on groups, ordered by uid, including bindings that are not active, and then
-// the roles that the identity holds there through teams. It uses
-// an index and is fast enough for frequent calls, because one identity has few bindings on a path of groups.
+// HeldBy returns all bindings of an identity on groups, ordered by uid, including bindings that are not active, and
+// then the roles that the identity holds there through teams. It uses an index and is fast enough for frequent calls,
+// because one identity has few bindings on a path of groups.
 func (s *Store) HeldBy(
 	ctx context.Context, identity resource.UID, groups []resource.UID,
 ) (held []resource.BoundRole, _ error) {

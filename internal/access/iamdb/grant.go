@@ -16,8 +16,8 @@ type Grant struct {
 	StartMS, ExpireMS     int64 // in milliseconds since 1970; 0 means no limit
 }
 
-// Grants calls f for every grant whose end is not recorded, and returns a revision. Roles that teams give are grants, too. The grants include every change up
-// to this revision, and may include later changes.
+// Grants calls f for every grant whose end is not recorded, and returns a revision. Roles that teams give are grants,
+// too. The grants include every change up to this revision, and may include later changes.
 func (s *Store) Grants(ctx context.Context, f func(Grant)) (revision int64, _ error) {
 	revision, err := s.Revision(ctx)
 	if err != nil {

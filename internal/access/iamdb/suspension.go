@@ -11,10 +11,9 @@ import (
 )
 
 // Suspend takes away the access of a person whom the directory of a provider has deactivated: it ends the person's
-// sessions, closes open requests for roles, and makes all tokens void, also tokens that are issued later. The bindings of
-// the person stay. Suspend
-// returns the organizations in which no permanent owner is left who is not suspended. It changes nothing if the person
-// is already suspended.
+// sessions, closes open requests for roles, and makes all tokens void, also tokens that are issued later. The bindings
+// of the person stay. Suspend returns the organizations in which no permanent owner is left who is not suspended. It
+// changes nothing if the person is already suspended.
 func (t Tx) Suspend(ctx context.Context, identity, provider resource.UID) (ownerless []resource.UID, _ error) {
 	before, err := t.LockIdentity(ctx, identity)
 	if err != nil {
@@ -102,8 +101,8 @@ func (s *Store) AllSuspended(ctx context.Context) ([]resource.UID, error) {
 // activeOwner is the SQL condition that the identity of a binding is not suspended.
 const activeOwner = `NOT EXISTS (SELECT 1 FROM suspensions AS d WHERE d.identity = role_bindings.identity)`
 
-// RemoveSuspended removes the bindings of a suspended person in the organization of a provider. It changes nothing if the
-// person is not suspended.
+// RemoveSuspended removes the bindings of a suspended person in the organization of a provider. It changes nothing if
+// the person is not suspended.
 func (t Tx) RemoveSuspended(ctx context.Context, identity, provider resource.UID) error {
 	if _, err := t.LockIdentity(ctx, identity); err != nil {
 		if errors.Is(err, fault.NotFound) {

@@ -14,8 +14,8 @@ import (
 // name.
 const mapped = `m.parent = t.provider AND (m.external_group = t.external_id OR m.external_group = t.name)`
 
-// fromTeams joins everything that gives roles to the members of teams. The roles are not bindings: they exist as long as
-// the member, the mapping, and the setting directory_roles of the provider p exist.
+// fromTeams joins everything that gives roles to the members of teams. The roles are not bindings: they exist as long
+// as the member, the mapping, and the setting directory_roles of the provider p exist.
 const fromTeams = ` CROSS JOIN teams AS t CROSS JOIN identity_providers AS p CROSS JOIN external_group_role_mappings AS m
 	WHERE t.seg = tm.team AND p.seg = t.provider AND p.directory_roles AND ` + mapped
 
@@ -101,8 +101,8 @@ type teamSource struct {
 	bound         resource.BoundRole // the role, the group and the team
 }
 
-// teamSources returns the mappings that give one of the roles of h to a team on one of its groups, in a fixed order, with
-// the number of the members who are people.
+// teamSources returns the mappings that give one of the roles of h to a team on one of its groups, in a fixed order,
+// with the number of the members who are people.
 func (s *Store) teamSources(ctx context.Context, h HolderQuery) ([]teamSource, error) {
 	q := store.Query{Engine: s.Engine}
 	var roles []int64
@@ -148,8 +148,8 @@ func scanTeamRole(row store.Scanner, further ...any) (t teamSource, _ error) {
 // teamCursor is the key of a cursor behind a member of a team.
 const teamCursor = "team"
 
-// teamHolders appends people who hold a role of h through a team to a page of holders, and completes its total. They come
-// after all bindings. The cursor of such a person has the key teamCursor.
+// teamHolders appends people who hold a role of h through a team to a page of holders, and completes its total. They
+// come after all bindings. The cursor of such a person has the key teamCursor.
 func (s *Store) teamHolders(
 	ctx context.Context, h HolderQuery, p page.Request, out page.Page[resource.BoundRole],
 ) (page.Page[resource.BoundRole], error) {

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// SetDirectoryRoles lets the mappings of a provider apply to the teams of its directory, or to the groups in claims. The
-// bindings that people have got from claims are deleted when the mappings begin to apply to teams. It returns
+// SetDirectoryRoles lets the mappings of a provider apply to the teams of its directory, or to the groups in claims.
+// The bindings that people have got from claims are deleted when the mappings begin to apply to teams. It returns
 // fault.FailedPrecondition if an organization would lose its last permanent owner by that.
 func (t Tx) SetDirectoryRoles(ctx context.Context, provider resource.UID, on bool) error {
 	before, err := store.Lock(ctx, t.Tx, &providers, provider, t.DB.Engine.ForUpdate)
@@ -63,9 +63,9 @@ func (s *Store) mappedRoles(
 	return roles, total, err
 }
 
-// TeamRolesWithoutBinding returns up to n roles that mappings of a provider give, or would give, to people through teams,
-// and that these people do not hold by a binding, and the number of all such roles. on is the current setting of the
-// provider: with another setting there are none.
+// TeamRolesWithoutBinding returns up to n roles that mappings of a provider give, or would give, to people through
+// teams, and that these people do not hold by a binding, and the number of all such roles. on is the current setting of
+// the provider: with another setting there are none.
 func (s *Store) TeamRolesWithoutBinding(
 	ctx context.Context, provider resource.UID, on bool, n int,
 ) ([]resource.MappedRole, int, error) {
@@ -77,8 +77,8 @@ func (s *Store) TeamRolesWithoutBinding(
 		provider, on, n)
 }
 
-// MappedWithoutTeam returns up to n roles that people have got from claims, and that they would not hold through a team,
-// and the number of all such roles.
+// MappedWithoutTeam returns up to n roles that people have got from claims, and that they would not hold through a
+// team, and the number of all such roles.
 func (s *Store) MappedWithoutTeam(ctx context.Context, provider resource.UID, n int) ([]resource.MappedRole, int, error) {
 	return s.mappedRoles(ctx, `(SELECT b.identity AS identity, bg.uid AS grp, b.role AS role FROM mapped_bindings AS mb
 		JOIN role_bindings AS b ON b.seg = mb.binding JOIN groups AS bg ON bg.seg = b.parent

@@ -32,8 +32,8 @@ const MaxTeamMembers = 50_000
 // TeamMembersShown is the greatest number of members that an event about a change names.
 const TeamMembersShown = 100
 
-// A TeamChange is the record of a change of a team. Added and Removed name up to TeamMembersShown members by their UIDs,
-// or by the id in the directory if they are nobody's.
+// A TeamChange is the record of a change of a team. Added and Removed name up to TeamMembersShown members by their
+// UIDs, or by the id in the directory if they are nobody's.
 type TeamChange struct {
 	Team
 	AddedCount   int      `json:"addedCount,omitempty"`

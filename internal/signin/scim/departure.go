@@ -15,7 +15,8 @@ const (
 	departureBatch = 100                 // people that one check reads at a time
 )
 
-// Run removes the bindings of people whom a directory has deleted 30 days ago, until ctx ends. Every replica may run it.
+// Run removes the bindings of people whom a directory has deleted 30 days ago, until ctx ends. Every replica may run
+// it.
 func (s *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(departureCheck)
 	defer tick.Stop()

@@ -56,8 +56,8 @@ func (w *world) reads(c *authz.Checker, userName string) bool {
 	return c.Holds(w.personOf(userName), resource.GroupsList, w.org.UID)
 }
 
-// TestTeamRoles checks that a mapping gives its role to the members of a team at the next request, on every replica, and
-// that each end of the membership takes it away.
+// TestTeamRoles checks that a mapping gives its role to the members of a team at the next request, on every replica,
+// and that each end of the membership takes it away.
 func TestTeamRoles(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		iamtest.AddMapping(t, w.store.IAMStore, w.provider.UID, resource.ManagedRoleUID("viewer"), "Crew")
@@ -259,7 +259,8 @@ func TestTeamsOfOthers(t *testing.T) {
 	})
 }
 
-// TestLargeTeam checks that one PUT with 20,000 members is complete or has no effect, and that later changes write one row.
+// TestLargeTeam checks that one PUT with 20,000 members is complete or has no effect, and that later changes write one
+// row.
 func TestLargeTeam(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		members := make([]string, 20_000)

@@ -47,8 +47,8 @@ type indexed struct {
 }
 
 // list returns a page of resources, and the number of all resources that the query selects. A query by an indexed
-// attribute, and a query without filter and order, cost what their page costs. Other queries read all resources, so list
-// refuses them in large directories.
+// attribute, and a query without filter and order, cost what their page costs. Other queries read all resources, so
+// list refuses them in large directories.
 func (c collection) list(ctx context.Context, q query) (page []document.Object, total int, err error) {
 	if q.filter == nil && q.sortBy == nil {
 		if total, err = c.total(ctx); err != nil || q.count == 0 {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A step is a request of a directory, the status of its answer, and a part of its text. In all texts, $ben and $team are
-// the ids of the first user and of the first group that the directory has created.
+// A step is a request of a directory, the status of its answer, and a part of its text. In all texts, $ben and $team
+// are the ids of the first user and of the first group that the directory has created.
 type step struct {
 	target, body string
 	status       int

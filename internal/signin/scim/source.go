@@ -13,8 +13,8 @@ import (
 
 // SetRoleSource lets the mappings of a provider apply to the teams of its directory, or to the groups in claims. etag
 // must be the current one of the directory. The caller needs the permissions of GenerateToken, and must be allowed to
-// give the roles of all mappings. The roles from the previous source end immediately. Roles from claims begin at the next
-// sign-in.
+// give the roles of all mappings. The roles from the previous source end immediately. Roles from claims begin at the
+// next sign-in.
 func (s *Service) SetRoleSource(
 	ctx context.Context, provider resource.UID, directory bool, etag string,
 ) (resource.Directory, error) {

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
-// TestTeamRoleInFlight checks that no write is committed that depended on a role of a team, if the role has ended between
-// the decision and the commit: because the directory removed the member or the team, changed its name, or deactivated the
-// person, or because somebody deleted the mapping or changed the source of the roles.
+// TestTeamRoleInFlight checks that no write is committed that depended on a role of a team, if the role has ended
+// between the decision and the commit: because the directory removed the member or the team, changed its name, or
+// deactivated the person, or because somebody deleted the mapping or changed the source of the roles.
 func TestTeamRoleInFlight(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		w.byDirectory()

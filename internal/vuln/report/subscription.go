@@ -52,8 +52,8 @@ func requirePerson(ctx context.Context) (authz.Caller, error) {
 	return caller, err
 }
 
-// Unsubscribe ends the subscription of the caller to a group. It returns fault.NotFound if there is none. The token must
-// not be narrowed.
+// Unsubscribe ends the subscription of the caller to a group. It returns fault.NotFound if there is none. The token
+// must not be narrowed.
 func (s *Service) Unsubscribe(ctx context.Context, group resource.UID) error {
 	caller, err := authz.RequireUnnarrowed(ctx)
 	if err != nil {

@@ -238,8 +238,8 @@ func (f *Filter) Required() []*Filter {
 	return []*Filter{f}
 }
 
-// EqualTo returns the text to which the filter compares an attribute with eq, and false if it does something else. sub is
-// the name of a part of the attribute's values, which the filter may also name in brackets, or "".
+// EqualTo returns the text to which the filter compares an attribute with eq, and false if it does something else. sub
+// is the name of a part of the attribute's values, which the filter may also name in brackets, or "".
 func (f *Filter) EqualTo(attribute, sub string) (string, bool) {
 	p := f.Path
 	if f.Op == Has && sub != "" && p.Schema == "" && p.Sub == "" && strings.EqualFold(p.Attribute, attribute) {
