@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/iam"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/kubernetes"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/orgfile"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/registry"
@@ -63,7 +64,7 @@ func root(a *noun.App) *cobra.Command {
 	root := a.Branch("holdfast", "Manage a Holdfast server from the command line",
 		manual(a), auth.CredentialHelper(a))
 	group(root, "start", "Start here:", auth.Login(a), auth.Logout(a), auth.WhoAmI(a), auth.Command(a), config(a))
-	group(root, "manage", "Manage:", iam.Search(a), iam.Command(a), iam.Access(a), registry.Command(a),
+	group(root, "manage", "Manage:", iam.Search(a), iam.Command(a), iam.Access(a), orgfile.Command(a), registry.Command(a),
 		registry.Findings(a), registry.Packages(a), registry.Inventory(a), kubernetes.Command(a), advisories.Command(a),
 		events.Command(a), events.Audit(a))
 	group(root, "tools", "Tools:", apiCommand(a), iam.Dev(a), operatorCommand(a), versionCommand(a))

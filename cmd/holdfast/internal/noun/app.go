@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -78,6 +79,10 @@ func (a *App) Ask(t task) func(*cobra.Command, []string) error {
 	})
 }
 
+// MistakeCode is the annotation of a command for which problem.ExitUsage has another meaning:
+// the exit code for mistakes in the command line.
+const MistakeCode = "mistake-code"
+
 // End flushes the output, prints the error, and returns the exit code.
 func (a *App) End(cmd *cobra.Command, err error) int {
 	defer a.Close() // deferred, because nameUIDs below may still use the connection
@@ -96,6 +101,9 @@ func (a *App) End(cmd *cobra.Command, err error) int {
 	p := problem.From(cmd.Context(), err)
 	if !a.started {
 		p.Code = problem.ExitUsage
+		if code, err := strconv.Atoi(cmd.Annotations[MistakeCode]); err == nil {
+			p.Code = code
+		}
 	}
 	if !a.started && len(p.Hints) == 0 {
 		p.Hints = []string{"usage: " + cmd.UseLine()}
