@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -170,7 +171,8 @@ func (w *world) eventsOf(kind resource.EventType) (n int) {
 	return n
 }
 
-// replica returns a checker as another replica has it: with its own connection and memory.
+// replica returns a checker as another replica has it: with its own connection and memory. It follows the changes of
+// other replicas, as a server does, because writers wait until the lease of a replica that does not follow has expired.
 func (w *world) replica() *authz.Checker {
 	w.t.Helper()
 	if !w.store.Replicated() {
@@ -178,6 +180,9 @@ func (w *world) replica() *authz.Checker {
 	}
 	c, err := authz.Load(w.t.Context(), iamtest.Open(w.t, w.url).DB, slog.New(slog.DiscardHandler))
 	testkit.Must(w.t, err)
+	var following sync.WaitGroup
+	following.Go(func() { _ = c.Run(w.t.Context()) }) // returns nil at the end of the test
+	w.t.Cleanup(following.Wait)
 	return c
 }
 
