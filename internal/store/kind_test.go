@@ -112,6 +112,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 		provider := resource.IdentityProvider{UID: org.NewChild(), Name: "p", DefaultRole: role.UID, OIDC: &resource.OIDC{},
 			CreateTime: iamtest.Epoch, UpdateTime: iamtest.Epoch}
 		testkit.Must(t, s.InsertProvider(t.Context(), provider))
+		maker := iamtest.AddIdentity(t, s.IAMStore, org, "maker")
 
 		t.Run("groups", kept(func(g *resource.Group) {
 			g.UID, g.Kind = org.NewChild(), resource.OrgUnspecified
@@ -122,7 +123,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 			}, s.Group, s.Groups, org))
 		t.Run("roles", kept(func(r *resource.Role) { r.UID = org.NewChild() }, s.InsertRole, s.Role, s.Roles, org))
 		t.Run("identities", kept(func(i *resource.Identity) {
-			i.UID, i.Provider = org.NewChild(), provider.UID
+			i.UID, i.Provider, i.Maker = org.NewChild(), provider.UID, maker.UID
 		}, s.InsertIdentity, s.Identity, s.Identities, org))
 		t.Run("identity providers", kept(func(p *resource.IdentityProvider) {
 			p.UID, p.DefaultRole, p.OIDC.ClientSecret.Plain = org.NewChild(), role.UID, ""

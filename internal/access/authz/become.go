@@ -31,8 +31,15 @@ func (c *Checker) RequireBecome(ctx context.Context, identity resource.UID) erro
 	return err
 }
 
-// RequireBecomeBy is RequireBecome for the caller by, who need not be the caller of the request.
+// RequireBecomeBy is RequireBecome for the caller by, who need not be the caller of the request. It returns
+// fault.PermissionDenied if the person by is suspended, whose grants have no effect.
 func (c *Checker) RequireBecomeBy(ctx context.Context, by Caller, identity resource.UID) error {
+	c.mu.RLock()
+	suspended := c.isSuspended(&by)
+	c.mu.RUnlock()
+	if suspended {
+		return fault.New(fault.PermissionDenied, "Permission denied: the directory has deactivated this person")
+	}
 	assumable, err := c.Assumable(ctx, identity)
 	if err != nil {
 		return err

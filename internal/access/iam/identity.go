@@ -30,9 +30,27 @@ func (s *Service) CreateIdentity(
 		return resource.Identity{}, err
 	}
 	i.UID, i.Realm, i.Provider = parent.NewChild(), "", ""
-	i.Email, i.EmailUnverified, i.Metadata = "", "", nil
+	i.Email, i.EmailUnverified, i.Metadata, i.Maker = "", "", nil, s.makerOf(ctx, i)
 	i.CreateTime, i.UpdateTime, i.LastSeenTime = currentTime, currentTime, currentTime
 	return i, s.store.InsertIdentity(ctx, i)
+}
+
+// makerOf returns the person who creates a pull token: the caller, or the person who has assumed the identity of the
+// caller. It returns "" for other identities, and if no person has assumed the identity of the caller.
+func (s *Service) makerOf(ctx context.Context, i resource.Identity) resource.UID {
+	c, ok := authz.CallerFrom(ctx)
+	if !ok || !i.IsPullToken() {
+		return ""
+	}
+	if c.Identity.IsRoot() {
+		return c.Identity
+	}
+	for act := c.Act; act != nil; act = act.Act {
+		if uid := resource.UID(act.Subject); act.Issuer == s.authz.Issuer && uid.IsRoot() {
+			return uid
+		}
+	}
+	return ""
 }
 
 // checkRelationship validates an identity. An identity that trusts our own tokens must name the exact subject, because
@@ -89,12 +107,13 @@ func (s *Service) UpdateIdentity(
 		}
 		i.UID, i.CreateTime, i.LastSeenTime = before.UID, before.CreateTime, before.LastSeenTime
 		i.Email, i.EmailUnverified, i.Metadata = before.Email, before.EmailUnverified, before.Metadata
-		i.Realm, i.Provider = before.Realm, before.Provider
+		i.Realm, i.Provider, i.Maker = before.Realm, before.Provider, before.Maker
 		currentTime := s.now()
 		i.Complete(currentTime)
 		if reflect.DeepEqual(i.Relationship, before.Relationship) {
 			return i.ValidateProfile()
 		}
+		i.Maker = s.makerOf(ctx, *i)
 		if err := s.checkRelationship(*i, currentTime); err != nil {
 			return err
 		}

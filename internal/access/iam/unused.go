@@ -3,7 +3,6 @@ package iam
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
@@ -19,9 +18,6 @@ const (
 	maxUnused     = 5 * 365 * 24 * time.Hour
 	DefaultUnused = 90 * 24 * time.Hour
 )
-
-// pullTokens is the suffix of the issuer of every pull token.
-const pullTokens = "/pull-tokens"
 
 // An UnusedFilter selects unused resources.
 type UnusedFilter struct {
@@ -238,8 +234,7 @@ func (s *Service) unusedIdentities(ctx context.Context, q unusedQuery) (none pag
 		if i.LastSeenTime.After(i.CreateTime) {
 			u.LastUse = i.LastSeenTime
 		}
-		k := i.Relationship.StaticKeys
-		u.PullToken = k != nil && strings.HasSuffix(k.Issuer, pullTokens)
+		u.PullToken = i.IsPullToken()
 		return u, i.CreateTime.Before(q.cutoff) && i.LastSeenTime.Before(q.cutoff)
 	}), nil
 }

@@ -32,6 +32,7 @@ var identities = store.Kind[resource.Identity]{
 			store.JSON("metadata", &i.Metadata).Empty(len(i.Metadata) == 0),
 			store.Text("realm", &i.Realm),
 			store.Ref("provider", "identity_providers", &i.Provider).Fixed(),
+			store.Text("maker", &i.Maker),
 			store.Time("last_seen_ms", &i.LastSeenTime).Fixed(),
 			store.Time("create_ms", &i.CreateTime).Order("create_time").Fixed(),
 			store.Time("update_ms", &i.UpdateTime).Order("update_time"),
@@ -41,7 +42,8 @@ var identities = store.Kind[resource.Identity]{
 
 // InsertIdentity adds i. It returns fault.NotFound if its group or its provider does not exist, and fault.AlreadyExists
 // if an identity with its UID exists. This can happen for people, because their UIDs are derived from realm and
-// subject.
+// subject. It returns fault.PermissionDenied if the maker of a pull token is suspended, and fault.FailedPrecondition if
+// the maker has too many pull tokens.
 func (s *Store) InsertIdentity(ctx context.Context, i resource.Identity) error {
 	return s.write(ctx, func(t Tx) error { return t.InsertIdentity(ctx, i) })
 }
@@ -50,6 +52,11 @@ func (s *Store) InsertIdentity(ctx context.Context, i resource.Identity) error {
 func (t Tx) InsertIdentity(ctx context.Context, i resource.Identity) error {
 	if err := t.RequireGroup(ctx, i.UID.Parent()); err != nil {
 		return err
+	}
+	if i.Maker != "" {
+		if err := t.requireMaker(ctx, i.Maker); err != nil {
+			return err
+		}
 	}
 	return store.Insert(ctx, t.Tx, &identities, i)
 }
@@ -152,6 +159,11 @@ func (s *Store) updateIdentity(
 func (t Tx) UpdateIdentity(
 	ctx context.Context, event resource.EventType, before resource.Identity, after *resource.Identity,
 ) error {
+	if after.Maker != "" && after.Maker != before.Maker {
+		if err := t.requireMaker(ctx, after.Maker); err != nil {
+			return err
+		}
+	}
 	// Replicas cache which tokens the identity accepts.
 	if !reflect.DeepEqual(before.Relationship,
 		after.Relationship) || before.Email != after.Email || before.Realm != after.Realm {

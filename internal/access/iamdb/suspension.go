@@ -11,11 +11,13 @@ import (
 )
 
 // Suspend takes away the access of a person whom the directory of a provider has deactivated: it ends the person's
-// sessions, closes open requests for roles, and makes all tokens void, also tokens that are issued later. The bindings
-// of the person stay. Suspend returns the organizations in which no permanent owner is left who is not suspended. It
-// changes nothing if the person is already suspended.
+// sessions, deletes the pull tokens that the person has created, closes open requests for roles, and makes all tokens
+// void, also tokens that are issued later. The bindings of the person stay. Suspend returns the organizations in which
+// no permanent owner is left who is not suspended. It changes nothing if the person is already suspended.
 func (t Tx) Suspend(ctx context.Context, identity, provider resource.UID) (ownerless []resource.UID, _ error) {
-	before, err := t.LockIdentity(ctx, identity)
+	// This lock waits for transactions that have checked with requireActive that the person is active, and that are about
+	// to add a session or a pull token.
+	before, err := store.Lock(ctx, t.Tx, &identities, identity, t.DB.Engine.ForDelete)
 	if err != nil {
 		return nil, err
 	}
@@ -39,12 +41,60 @@ func (t Tx) Suspend(ctx context.Context, identity, provider resource.UID) (owner
 	if ownerless, err = t.ownerlessWithout(ctx, `identity = $1`, identity); err != nil {
 		return nil, err
 	}
+	without, err := t.dropPullTokens(ctx, identity)
+	if err != nil {
+		return nil, err
+	}
+	ownerless = append(ownerless, without...)
 	for _, org := range ownerless {
 		g, err := store.One(ctx, t.Rows, &groups, org, ` WHERE t.uid = $1`, string(org))
 		if err != nil {
 			return nil, err
 		}
 		if err := t.Emit(ctx, resource.GroupOwnerless, org, org, nil, g); err != nil {
+			return nil, err
+		}
+	}
+	return ownerless, nil
+}
+
+// maxPullTokens is the greatest number of pull tokens that exist by one person, so that Suspend stays fast.
+const maxPullTokens = 1000
+
+// requireMaker checks that the person who creates a pull token is active, and does not have too many pull tokens.
+func (t Tx) requireMaker(ctx context.Context, maker resource.UID) error {
+	if err := t.Require(ctx, "identities", "identity", maker); err != nil {
+		return err
+	}
+	if err := t.requireActive(ctx, maker); err != nil {
+		return err
+	}
+	var n int
+	if err := t.Row(ctx, `SELECT count(*) FROM identities WHERE maker = $1 AND maker <> ''`, []any{string(maker)},
+		&n); err != nil {
+		return err
+	}
+	if n >= maxPullTokens {
+		return fault.Unmet("TOO_MANY_PULL_TOKENS", "you have %d pull tokens; revoke one that nobody uses", n)
+	}
+	return nil
+}
+
+// dropPullTokens deletes the pull tokens that a person has created. It returns the organizations that have lost their
+// last permanent owner.
+func (t Tx) dropPullTokens(ctx context.Context, maker resource.UID) (ownerless []resource.UID, _ error) {
+	made, err := identities.All(ctx, t.Rows, ` WHERE t.maker = $1 AND t.maker <> '' ORDER BY t.seg`+
+		t.DB.Engine.ForDelete, string(maker))
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range made {
+		lost, err := t.ownerlessWithout(ctx, `identity = $1`, i.UID)
+		if err != nil {
+			return nil, err
+		}
+		ownerless = append(ownerless, lost...)
+		if err := t.dropIdentity(ctx, i); err != nil {
 			return nil, err
 		}
 	}

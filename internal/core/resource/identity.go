@@ -1,6 +1,9 @@
 package resource
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // An Identity is a person, who is identified by an issuer and a subject, or a workload, which
 // is identified by a relationship.
@@ -21,6 +24,17 @@ type Identity struct {
 	// Realm is the namespace in which a person's subject is unique; "" for workloads.
 	Realm    string `json:"realm,omitempty"`
 	Provider UID    `json:"provider,omitempty"` // provider that authenticates the person; "" if none does
+	// Maker is the person who created a pull token, and therefore had its password; "" for other identities.
+	Maker UID `json:"maker,omitempty"`
+}
+
+// pullTokens is the suffix of the issuer of every pull token.
+const pullTokens = "/pull-tokens"
+
+// IsPullToken reports whether the identity is a pull token: a password with which programs pull images.
+func (i Identity) IsPullToken() bool {
+	k := i.Relationship.StaticKeys
+	return k != nil && strings.HasSuffix(k.Issuer, pullTokens)
 }
 
 // A Relationship determines with which credentials callers can assume an identity. Exactly one
