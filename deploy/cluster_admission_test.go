@@ -80,7 +80,8 @@ func (g *guarded) push(repo, tag string) string {
 		sum := sha256.Sum256([]byte(text))
 		return "sha256:" + hex.EncodeToString(sum[:])
 	}
-	config := fmt.Sprintf(`{"architecture":"amd64","os":"linux","rootfs":{"type":"layers","diff_ids":[]},"author":%q}`, tag)
+	config := fmt.Sprintf(`{"architecture":"amd64","os":"linux","rootfs":{"type":"layers","diff_ids":[]},"author":%q}`,
+		tag)
 	put(http.MethodPost, "/blobs/uploads/?digest="+digest(config), "application/octet-stream", config)
 	const manifestType = "application/vnd.oci.image.manifest.v1+json"
 	put(http.MethodPut, "/manifests/"+tag, manifestType, fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"config":{

@@ -27,7 +27,7 @@ func serve(ctx context.Context, log *slog.Logger, servers []*http.Server) error 
 	for _, s := range servers {
 		s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = 5*time.Second, 15*time.Second, 15*time.Second,
 			2*time.Minute
-		l, err := net.Listen("tcp", s.Addr)
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Addr)
 		if err != nil {
 			return err
 		}

@@ -192,7 +192,8 @@ func (d *devServer) judge(ctx context.Context, img releaseImage, advisories stri
 	if _, err := d.run(ctx, "advisories", "import", advisories, "--group", "dev"); err != nil {
 		return err
 	}
-	if _, err := d.run(ctx, append([]string{"findings", "rules", "create", "--parent", "dev"}, ourRule...)...); err != nil {
+	create := append([]string{"findings", "rules", "create", "--parent", "dev"}, ourRule...)
+	if _, err := d.run(ctx, create...); err != nil {
 		return err
 	}
 	tag, err := parseTag(d.RegistryHost + "/dev/holdfastd:check")
@@ -204,7 +205,8 @@ func (d *devServer) judge(ctx context.Context, img releaseImage, advisories stri
 		return err
 	}
 	image := "dev/holdfastd:check"
-	text, err := d.run(ctx, "findings", "list", image, "--wait", inspectTimeout, "--architecture", runtime.GOARCH, "-o", "json")
+	text, err := d.run(ctx, "findings", "list", image, "--wait", inspectTimeout, "--architecture", runtime.GOARCH,
+		"-o", "json")
 	if err != nil {
 		return err
 	}

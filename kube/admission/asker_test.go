@@ -56,7 +56,7 @@ func (s *slowServer) CheckImages(
 func newSlowServer(t *testing.T, keep time.Duration) (*slowServer, *Asker) {
 	t.Helper()
 	s := &slowServer{begun: make(chan []string, 1000), end: make(chan struct{}, 1000), decision: allowed}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -66,7 +67,7 @@ func serve(t *testing.T, database string, cfg server.Config, seed func(*storetes
 	cfg.Database, cfg.EncryptionKey, cfg.AuthURL = database, key.Text(), "http://issuer.test"
 	cfg.Stdout = io.Discard
 	if cfg.Stderr == nil {
-		cfg.Stderr = io.Discard
+		cfg.Stderr = errorLog{t.Output()}
 	}
 	cfg.AWSEndpoint = cmp.Or(cfg.AWSEndpoint, "http://127.0.0.1:1") // no test sends requests to a cloud
 	cfg.GoogleEndpoint, cfg.AzureEndpoint = cfg.AWSEndpoint, cfg.AWSEndpoint
@@ -84,6 +85,17 @@ func serve(t *testing.T, database string, cfg server.Config, seed func(*storetes
 	w.client = newClient()
 	w.conn = w.dial(t, insecure.NewCredentials())
 	return w
+}
+
+// An errorLog writes those lines of the server's log that are errors, so that a failed test shows what caused an
+// internal error.
+type errorLog struct{ to io.Writer }
+
+func (l errorLog) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte(`"level":"ERROR"`)) {
+		return l.to.Write(line)
+	}
+	return len(line), nil
 }
 
 func newClient() *http.Client {

@@ -80,7 +80,9 @@ func (s *Store) TeamsWithExternalID(ctx context.Context, provider resource.UID, 
 }
 
 // TeamsOfMember returns up to n teams of a directory that have a member, in the order of their segments.
-func (s *Store) TeamsOfMember(ctx context.Context, provider resource.UID, member string, n int) ([]resource.Team, error) {
+func (s *Store) TeamsOfMember(
+	ctx context.Context, provider resource.UID, member string, n int,
+) ([]resource.Team, error) {
 	return store.ReadAll(ctx, s.Rows, teamScanner(provider), selectTeam+` AND t.seg IN
 		(SELECT m.team FROM team_members AS m WHERE m.member = $2) ORDER BY t.seg LIMIT $3`, store.Segment(provider), member,
 		n)
@@ -91,7 +93,8 @@ func (s *Store) TeamMembers(ctx context.Context, team resource.UID, after string
 	return store.ReadColumn[string](ctx, s.Rows, selectMembers, store.Segment(team), after, n)
 }
 
-const selectMembers = `SELECT m.member FROM team_members AS m WHERE m.team = $1 AND m.member > $2 ORDER BY m.member LIMIT $3`
+const selectMembers = `SELECT m.member FROM team_members AS m
+	WHERE m.team = $1 AND m.member > $2 ORDER BY m.member LIMIT $3`
 
 // A TeamMember is a member of a team.
 type TeamMember struct {

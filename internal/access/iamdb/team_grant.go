@@ -16,23 +16,25 @@ const mapped = `m.parent = t.provider AND (m.external_group = t.external_id OR m
 
 // fromTeams joins everything that gives roles to the members of teams. The roles are not bindings: they exist as long
 // as the member, the mapping, and the setting directory_roles of the provider p exist.
-const fromTeams = ` CROSS JOIN teams AS t CROSS JOIN identity_providers AS p CROSS JOIN external_group_role_mappings AS m
+const fromTeams = ` CROSS JOIN teams AS t CROSS JOIN identity_providers AS p
+	CROSS JOIN external_group_role_mappings AS m
 	WHERE t.seg = tm.team AND p.seg = t.provider AND p.directory_roles AND ` + mapped
 
 // teamGrants calls f for every grant that identities have through teams.
 func (s *Store) teamGrants(ctx context.Context, roles map[int64]resource.UID, f func(Grant)) error {
-	return s.Rows(ctx, `SELECT tm.identity, m.scope, m.role FROM team_members AS tm`+fromTeams+` AND tm.identity <> ''`, nil,
-		func(row store.Scanner) (bool, error) {
-			var identity, scope string
-			var role int64
-			err := row.Scan(&identity, &scope, &role)
-			f(Grant{Identity: resource.UID(identity), Group: resource.UID(scope), Role: roles[role]})
-			return false, err
-		})
+	return s.Rows(ctx, `SELECT tm.identity, m.scope, m.role FROM team_members AS tm`+fromTeams+`
+		AND tm.identity <> ''`, nil, func(row store.Scanner) (bool, error) {
+		var identity, scope string
+		var role int64
+		err := row.Scan(&identity, &scope, &role)
+		f(Grant{Identity: resource.UID(identity), Group: resource.UID(scope), Role: roles[role]})
+		return false, err
+	})
 }
 
 const teamGrantsOf = `SELECT m.scope, r.uid FROM team_members AS tm` + `
-	CROSS JOIN teams AS t CROSS JOIN identity_providers AS p CROSS JOIN external_group_role_mappings AS m CROSS JOIN roles AS r
+	CROSS JOIN teams AS t CROSS JOIN identity_providers AS p
+	CROSS JOIN external_group_role_mappings AS m CROSS JOIN roles AS r
 	WHERE t.seg = tm.team AND p.seg = t.provider AND p.directory_roles AND ` + mapped + `
 	AND r.seg = m.role AND tm.identity = $1 AND tm.identity <> ''`
 
@@ -238,7 +240,8 @@ func (s *Store) teamHeld(
 	ctx context.Context, identity resource.UID, groups []resource.UID,
 ) (held []resource.BoundRole, _ error) {
 	q := store.Query{Engine: s.Engine}
-	text := `SELECT ` + teamRoleColumns + ` FROM team_members AS tm CROSS JOIN teams AS t CROSS JOIN identity_providers AS p
+	text := `SELECT ` + teamRoleColumns + ` FROM team_members AS tm
+		CROSS JOIN teams AS t CROSS JOIN identity_providers AS p
 		CROSS JOIN external_group_role_mappings AS m CROSS JOIN groups AS g CROSS JOIN roles AS r
 		WHERE tm.identity = ` + q.Arg(string(identity)) + ` AND tm.identity <> '' AND t.seg = tm.team AND p.seg = t.provider
 		AND p.directory_roles AND ` + mapped + ` AND m.scope IN (SELECT v FROM ` + s.Engine.Unnest(&q, distinct(groups)) + `

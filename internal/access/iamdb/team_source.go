@@ -57,8 +57,8 @@ func (s *Store) mappedRoles(
 	roles, err = store.ReadAll(ctx, s.Rows, func(row store.Scanner) (m resource.MappedRole, err error) {
 		err = row.Scan(&m.Identity, &m.Name, &m.Group, &m.GroupName, &m.Role, &m.RoleTitle)
 		return m, err
-	}, `SELECT d.identity, coalesce((SELECT i.name FROM identities AS i WHERE i.uid = d.identity), ''), d.grp, g.name, r.uid,
-		r.name FROM (SELECT DISTINCT x.identity, x.grp, x.role FROM `+from+`) AS d JOIN groups AS g ON g.uid = d.grp
+	}, `SELECT d.identity, coalesce((SELECT i.name FROM identities AS i WHERE i.uid = d.identity), ''), d.grp, g.name,
+		r.uid, r.name FROM (SELECT DISTINCT x.identity, x.grp, x.role FROM `+from+`) AS d JOIN groups AS g ON g.uid = d.grp
 		JOIN roles AS r ON r.seg = d.role ORDER BY d.identity, d.grp, r.uid LIMIT $3`, append(args, n)...)
 	return roles, total, err
 }
@@ -79,7 +79,9 @@ func (s *Store) TeamRolesWithoutBinding(
 
 // MappedWithoutTeam returns up to n roles that people have got from claims, and that they would not hold through a
 // team, and the number of all such roles.
-func (s *Store) MappedWithoutTeam(ctx context.Context, provider resource.UID, n int) ([]resource.MappedRole, int, error) {
+func (s *Store) MappedWithoutTeam(
+	ctx context.Context, provider resource.UID, n int,
+) ([]resource.MappedRole, int, error) {
 	return s.mappedRoles(ctx, `(SELECT b.identity AS identity, bg.uid AS grp, b.role AS role FROM mapped_bindings AS mb
 		JOIN role_bindings AS b ON b.seg = mb.binding JOIN groups AS bg ON bg.seg = b.parent
 		JOIN identity_providers AS p ON p.seg = mb.provider

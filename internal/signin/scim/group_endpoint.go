@@ -228,7 +228,8 @@ func checkGroupQuery(q query) error {
 			return nil
 		}
 	}
-	if q.filter.Mentions(membersAttribute) > 0 || q.sortBy != nil && strings.EqualFold(q.sortBy.Attribute, membersAttribute) {
+	if q.filter.Mentions(membersAttribute) > 0 ||
+		q.sortBy != nil && strings.EqualFold(q.sortBy.Attribute, membersAttribute) {
 		return document.Bad(document.InvalidFilter, `Groups are found by a member only with members.value eq "id".`)
 	}
 	return nil

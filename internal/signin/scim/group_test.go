@@ -146,12 +146,13 @@ func TestGroupsProtocol(t *testing.T) {
 		w.want(http.StatusConflict, "POST /Groups", `{"displayName":"Other","externalId":"g-1"}`)
 		w.want(http.StatusNotModified, "GET /Groups/"+id, "", "If-None-Match", etag)
 		w.want(http.StatusPreconditionFailed, "DELETE /Groups/"+id, "", "If-Match", `W/"9"`)
-		again := w.want(http.StatusOK, "PUT /Groups/"+id, `{"displayName":"Crew","externalId":"g-1","x":1,"members":[{"value":"`+
-			ben+`"}]}`)
+		again := w.want(http.StatusOK, "PUT /Groups/"+id,
+			`{"displayName":"Crew","externalId":"g-1","x":1,"members":[{"value":"`+ben+`"}]}`)
 		if again.header.Get("ETag") != etag {
 			t.Errorf("a repeated sync changes the group: %s", again.text)
 		}
-		if got := w.want(http.StatusOK, "GET /Groups/"+id+"?excludedAttributes=members", ""); strings.Contains(got.text, ben) {
+		got := w.want(http.StatusOK, "GET /Groups/"+id+"?excludedAttributes=members", "")
+		if strings.Contains(got.text, ben) {
 			t.Errorf("members are not excluded: %s", got.text)
 		}
 		w.addTeam("Second")

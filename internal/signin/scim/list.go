@@ -36,8 +36,9 @@ type collection struct {
 	keys  []indexed
 	byID  func(ctx context.Context, id string) ([]document.Object, error)
 
-	check    func(q query) error                                                          // refuses queries; nil refuses none
-	complete func(ctx context.Context, page []document.Object) ([]document.Object, error) // adds members; nil adds none
+	// check refuses queries; nil refuses none. complete adds members; nil adds none.
+	check    func(q query) error
+	complete func(ctx context.Context, page []document.Object) ([]document.Object, error)
 }
 
 // An indexed attribute finds resources without reading all of them.
@@ -178,15 +179,16 @@ func (q query) sortKey(o document.Object) string {
 	if q.sortBy == nil {
 		return ""
 	}
-	for _, v := range q.sortBy.Find(o) {
-		text, ok := v.(string)
-		if !ok {
-			text = document.Text(filter.AsObject(v), "value")
-		}
-		if !document.IsCaseExact(q.sortBy.Attribute) {
-			text = strings.ToLower(text)
-		}
-		return text[:min(len(text), maxSortKey)]
+	values := q.sortBy.Find(o)
+	if len(values) == 0 {
+		return ""
 	}
-	return ""
+	text, ok := values[0].(string)
+	if !ok {
+		text = document.Text(filter.AsObject(values[0]), "value")
+	}
+	if !document.IsCaseExact(q.sortBy.Attribute) {
+		text = strings.ToLower(text)
+	}
+	return text[:min(len(text), maxSortKey)]
 }

@@ -75,8 +75,8 @@ var replays = map[string][]step{
 		{`GET /Groups?startIndex=1&count=100`, ``, 200, `"resourceType":"Group"`},
 		{`PATCH /Users/$ben`, `{` + patchSchema + `,"Operations":[{"op":"replace","value":{"active":false}}]}`, 200,
 			`"active":false`},
-		{`PUT /Users/$ben`, `{` + coreUser + `,"id":"$ben","userName":"ben@example.com","externalId":"00u1","active":true}`, 200,
-			`"active":true`},
+		{`PUT /Users/$ben`, `{` + coreUser + `,"id":"$ben","userName":"ben@example.com","externalId":"00u1","active":true}`,
+			200, `"active":true`},
 		{`DELETE /Groups/$team`, ``, 204, ``},
 	},
 	"JumpCloud": {

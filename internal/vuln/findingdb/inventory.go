@@ -302,8 +302,8 @@ func (s *Store) readEntries(
 			e.StartTime = startTime(started)
 			return e, err
 		}, fmt.Sprintf(`SELECT e.seq, e.digest, e.namespace, e.workload, e.container, e.image, e.platform, e.copies,
-			e.start_ms FROM inventory_entries AS e WHERE %s ORDER BY e.seq LIMIT %s OFFSET %s`, where, q.Arg(p.Size+1-len(entries)),
-			q.Arg(skip)), q.Args...)
+			e.start_ms FROM inventory_entries AS e WHERE %s ORDER BY e.seq LIMIT %s OFFSET %s`, where,
+			q.Arg(p.Size+1-len(entries)), q.Arg(skip)), q.Args...)
 		if err != nil {
 			return nil, err
 		}

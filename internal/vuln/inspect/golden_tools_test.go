@@ -189,13 +189,13 @@ func rpmHeaders(t *testing.T, name string) (headers [][]byte) {
 	defer func() { must(db.Close()) }()
 	rows, err := db.QueryContext(t.Context(), "SELECT blob FROM Packages ORDER BY hnum")
 	must(err)
+	defer rows.Close()
 	for rows.Next() {
 		var header []byte
 		must(rows.Scan(&header))
 		headers = append(headers, header)
 	}
 	must(rows.Err())
-	must(rows.Close())
 	return headers
 }
 

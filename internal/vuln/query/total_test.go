@@ -182,13 +182,14 @@ func TestBadTotals(t *testing.T) {
 			rows   bool
 			want   error
 		}{
-			"an owner":                     {owner, report.ByImage, query.Filter{}, true, nil},
-			"without a kind":               {owner, 0, query.Filter{}, false, fault.InvalidArgument},
-			"an unknown kind":              {owner, 4, query.Filter{}, false, fault.InvalidArgument},
-			"overdue ones, without an SLA": {owner, report.ByPackage, query.Filter{Overdue: true}, false, fault.FailedPrecondition},
-			"an owner of another group":    {g.callers["owner of b"], report.ByPackage, query.Filter{}, false, nil},
-			"a person without roles":       {g.callers["of nothing"], report.ByVulnerability, query.Filter{}, false, nil},
-			"a narrowed token":             {narrowed, report.ByImage, query.Filter{}, false, nil},
+			"an owner":        {owner, report.ByImage, query.Filter{}, true, nil},
+			"without a kind":  {owner, 0, query.Filter{}, false, fault.InvalidArgument},
+			"an unknown kind": {owner, 4, query.Filter{}, false, fault.InvalidArgument},
+			"overdue ones, without an SLA": {owner, report.ByPackage, query.Filter{Overdue: true}, false,
+				fault.FailedPrecondition},
+			"an owner of another group": {g.callers["owner of b"], report.ByPackage, query.Filter{}, false, nil},
+			"a person without roles":    {g.callers["of nothing"], report.ByVulnerability, query.Filter{}, false, nil},
+			"a narrowed token":          {narrowed, report.ByImage, query.Filter{}, false, nil},
 		} {
 			ctx := authz.WithCaller(t.Context(), tt.caller)
 			got, c, err := g.reports.Totals(ctx, query.Place{Group: g.groups[0]}, tt.by, tt.filter, page.Params{})

@@ -249,7 +249,8 @@ func TestSubscriptionAccess(t *testing.T) {
 		for i := range vuln.MaxReportSubscriptions + 1 {
 			group := iamtest.AddGroup(t, s.IAMStore, o.folder, string(rune('a'+i))).UID
 			err := o.subscribe(t, o.owner, group)
-			if full := i == vuln.MaxReportSubscriptions; full && !errors.Is(err, fault.FailedPrecondition) || !full && err != nil {
+			full := i == vuln.MaxReportSubscriptions
+			if full && !errors.Is(err, fault.FailedPrecondition) || !full && err != nil {
 				t.Errorf("subscription %d: %v", i, err)
 			}
 		}

@@ -27,7 +27,9 @@ type Store struct {
 	*People
 }
 
-// IAMStore and the other stores of domains are embedded in Store, so their names must differ.
+// The stores of domains are embedded in Store, so their names must differ.
+//
+//nolint:revive // One comment describes the block.
 type (
 	IAMStore      = iamdb.Store
 	RegistryStore = registrydb.Store

@@ -259,7 +259,8 @@ func (q *findingsQuery) register(cmd *cobra.Command) {
 	f.StringVar(&q.req.Package, "package", "", "only findings of the package, or source package, with `NAME`")
 	f.StringVar(&q.req.Architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
 	f.StringVar(&q.wait, "wait", "10s", "wait up to `DURATION` until the image is inspected and compared")
-	f.StringVar(&q.by, "by", "", "add up the open findings by `WHAT`: package, with one fix for each, vulnerability or image")
+	f.StringVar(&q.by, "by", "",
+		"add up the open findings by `WHAT`: package, with one fix for each, vulnerability or image")
 	q.at.register(q.App, cmd)
 }
 

@@ -30,7 +30,8 @@ func (q *findingsQuery) listImageTotals(ctx context.Context) error {
 		}
 		found.Findings = append(found.Findings, page.GetFindings()...)
 	}
-	answer := &findingspb.ListFindingTotalsResponse{Coverage: found.GetCoverage(), DueTimesUnknown: found.GetDueTimesUnknown(),
+	answer := &findingspb.ListFindingTotalsResponse{
+		Coverage: found.GetCoverage(), DueTimesUnknown: found.GetDueTimesUnknown(),
 		Totals: imageTotals(found, findingspb.ListFindingTotalsRequest_By(by), q.named())}
 	answer.TotalCount = new(int64(len(answer.Totals)))
 	view := withDue(totals(findingspb.ListFindingTotalsRequest_By(by)), q.req).View()

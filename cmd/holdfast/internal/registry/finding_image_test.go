@@ -39,8 +39,8 @@ func TestImageTotals(t *testing.T) {
 		},
 		findingspb.ListFindingTotalsRequest_BY_IMAGE: {
 			{Image: &findingspb.AffectedImage{Repo: "acme/app", Tags: []string{"v1"}, Digest: "sha256:1",
-				Platform: "linux/amd64"}, Open: &findingspb.SeverityCounts{Open: 3, High: 1, Low: 1, Unknown: 1}, Kev: 1, Fixable: 2, ImageCount: 1,
-				PackageCount: 2},
+				Platform: "linux/amd64"}, Open: &findingspb.SeverityCounts{Open: 3, High: 1, Low: 1, Unknown: 1},
+				Kev: 1, Fixable: 2, ImageCount: 1, PackageCount: 2},
 		},
 	} {
 		if diff := cmp.Diff(want, imageTotals(all, by, image), protocmp.Transform()); diff != "" {

@@ -159,8 +159,8 @@ func TestFirstStart(t *testing.T) {
 		return strings.Replace(podOf("Running", "app:1", "r.io/app@"+one), `"running": {}`,
 			`"running": {"startedAt": "`+at+`"}`, 1)
 	}
-	got, err := parseWorkloads("", []byte(podsOf(started("2026-03-02T00:00:00Z"), podOf("Running", "app:1", "r.io/app@"+one),
-		started("2026-03-01T00:00:00Z"))))
+	got, err := parseWorkloads("", []byte(podsOf(started("2026-03-02T00:00:00Z"),
+		podOf("Running", "app:1", "r.io/app@"+one), started("2026-03-01T00:00:00Z"))))
 	if err != nil || len(got) != 1 || got[0].GetCopies() != 3 ||
 		got[0].GetStartTime().AsTime().Format(time.DateOnly) != "2026-03-01" {
 		t.Errorf("%v, %v, want three copies since 2026-03-01", got, err)

@@ -74,6 +74,7 @@ func teamOf(t resource.TeamChange) *accesspb.Team {
 	return &accesspb.Team{
 		Uid: string(t.UID), Name: t.Name, ExternalId: t.ExternalID, MemberCount: t.Members,
 		CreateTime: wire.Time(t.CreateTime), UpdateTime: wire.Time(t.UpdateTime),
-		AddedMembers: t.Added, AddedCount: int32(t.AddedCount), RemovedMembers: t.Removed, RemovedCount: int32(t.RemovedCount),
+		AddedMembers: t.Added, AddedCount: int32(t.AddedCount),
+		RemovedMembers: t.Removed, RemovedCount: int32(t.RemovedCount),
 	}
 }

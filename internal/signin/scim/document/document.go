@@ -232,8 +232,8 @@ func compact(v any) any {
 	return v
 }
 
-// Storable returns a copy of a resource without the attributes that are never stored: null, passwords, large photos, and
-// the attributes that this service computes. It returns an *Error if the rest exceeds a limit.
+// Storable returns a copy of a resource without the attributes that are never stored: null, passwords, large photos,
+// and the attributes that this service computes. It returns an *Error if the rest exceeds a limit.
 func Storable(o Object) (Object, error) {
 	out, _ := compact(o).(Object)
 	for _, name := range []string{"id", "schemas", "meta", "groups", "password"} {

@@ -68,11 +68,12 @@ func TestProjection(t *testing.T) {
 		only, without []string
 		want          string
 	}{
-		"one":             {[]string{"USERNAME"}, nil, `{"id":"1","schemas":["s"],"userName":"a"}`},
-		"a part":          {[]string{"name.givenName"}, nil, `{"id":"1","name":{"givenName":"g"},"schemas":["s"]}`},
-		"a part of each":  {[]string{"emails.value"}, nil, `{"emails":[{"value":"v"}],"id":"1","schemas":["s"]}`},
-		"of an extension": {[]string{document.EnterpriseSchema + ":department"}, nil, `{"id":"1","schemas":["s"],"` + document.EnterpriseSchema + `":{"department":"d"}}`},
-		"of the core":     {[]string{document.UserSchema + ":title"}, nil, `{"id":"1","schemas":["s"],"title":"t"}`},
+		"one":            {[]string{"USERNAME"}, nil, `{"id":"1","schemas":["s"],"userName":"a"}`},
+		"a part":         {[]string{"name.givenName"}, nil, `{"id":"1","name":{"givenName":"g"},"schemas":["s"]}`},
+		"a part of each": {[]string{"emails.value"}, nil, `{"emails":[{"value":"v"}],"id":"1","schemas":["s"]}`},
+		"of an extension": {[]string{document.EnterpriseSchema + ":department"}, nil,
+			`{"id":"1","schemas":["s"],"` + document.EnterpriseSchema + `":{"department":"d"}}`},
+		"of the core": {[]string{document.UserSchema + ":title"}, nil, `{"id":"1","schemas":["s"],"title":"t"}`},
 		"without": {
 			nil, []string{"id", "emails", "name.givenName", "meta", "title", document.EnterpriseSchema},
 			`{"id":"1","name":{"familyName":"f"},"schemas":["s"],"userName":"a"}`,

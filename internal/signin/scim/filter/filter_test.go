@@ -107,9 +107,10 @@ func TestParseRefuses(t *testing.T) {
 		"two values":          `userName eq "x" "y"`,
 		"too long":            `userName eq "` + strings.Repeat("x", filter.MaxLength) + `"`,
 		"too deep":            strings.Repeat("(", filter.MaxDepth+1) + `title pr` + strings.Repeat(")", filter.MaxDepth+1),
-		"too deep with not":   strings.Repeat("not (", filter.MaxDepth+1) + `title pr` + strings.Repeat(")", filter.MaxDepth+1),
-		"too deep in values":  strings.Repeat("a[", filter.MaxDepth+1) + `a pr` + strings.Repeat("]", filter.MaxDepth+1),
-		"too many terms":      strings.Repeat("a pr or ", filter.MaxTerms) + `a pr`,
+		"too deep with not": strings.Repeat("not (", filter.MaxDepth+1) + `title pr` +
+			strings.Repeat(")", filter.MaxDepth+1),
+		"too deep in values": strings.Repeat("a[", filter.MaxDepth+1) + `a pr` + strings.Repeat("]", filter.MaxDepth+1),
+		"too many terms":     strings.Repeat("a pr or ", filter.MaxTerms) + `a pr`,
 	}
 	for name, text := range tests {
 		_, err := filter.Parse(text)
@@ -204,7 +205,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		if path, err := filter.ParsePath(text); err == nil && path == (filter.Path{}) {
-			t.Fatal(fmt.Sprintf("%q is an empty path", text))
+			t.Fatalf("%q is an empty path", text)
 		}
 	})
 }

@@ -190,7 +190,8 @@ func TestRefused(t *testing.T) {
 		"a sub of a text":      {`{"op":"replace","path":"userName.x","value":"y"}`, document.InvalidPath},
 		"a list without value": {`{"op":"remove","path":"emails","value":[{"x":"y"}]}`, document.InvalidValue},
 		"too many operations":  {manyOps, document.TooMany},
-		"too many values":      {`{"op":"add","path":"emails","value":[` + strings.Join(values, ",") + `]}`, document.TooMany},
+		"too many values": {`{"op":"add","path":"emails","value":[` + strings.Join(values, ",") + `]}`,
+			document.TooMany},
 		"a text for extension": {`{"op":"add","path":"` + enterprise + `","value":"x"}`, document.InvalidValue},
 	}
 	for name, tt := range tests {
