@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/iam/recipe"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
@@ -26,8 +27,8 @@ func addWizard(a *noun.App, providers *cobra.Command) {
 	problem.Must(err)
 	ask := create.Flags().Bool("wizard", false, "ask for missing values, and test each answer")
 	create.Flags().String("recipe", "", "with --wizard: the `PRODUCT` of the provider: "+
-		strings.Join(recipeNames(), ", "))
-	noun.CompleteWords(create, "recipe", recipeNames())
+		strings.Join(recipe.Names(), ", "))
+	noun.CompleteWords(create, "recipe", recipe.Names())
 	args, run := create.Args, create.RunE
 	create.Args = func(cmd *cobra.Command, given []string) error {
 		if *ask && len(given) == 0 {
@@ -51,7 +52,7 @@ func addWizard(a *noun.App, providers *cobra.Command) {
 type wizard struct {
 	*noun.App
 	cmd      *cobra.Command
-	recipe   recipe
+	recipe   recipe.Recipe
 	parent   string
 	provider *iampb.IdentityProvider
 }
@@ -109,34 +110,34 @@ func (w *wizard) introduce(ctx context.Context) error {
 		return err
 	}
 	w.say("")
-	w.say("Register Holdfast at %s first, with this redirect address:", w.recipe.title)
+	w.say("Register Holdfast at %s first, with this redirect address:", w.recipe.Title)
 	w.say("")
 	w.say("  %s", redirect)
 	w.say("")
-	for i, step := range w.recipe.steps {
+	for i, step := range w.recipe.Steps {
 		w.say("%d. %s", i+1, step)
 	}
-	for _, trap := range w.recipe.traps {
+	for _, trap := range w.recipe.Traps {
 		w.say("Note: %s", trap)
 	}
 	w.say("")
 	return nil
 }
 
-func (w *wizard) chooseRecipe(ctx context.Context) (recipe, error) {
+func (w *wizard) chooseRecipe(ctx context.Context) (recipe.Recipe, error) {
 	if w.given("recipe") {
 		text, _ := w.cmd.Flags().GetString("recipe")
-		if r, ok := recipeOf(text); ok {
+		if r, ok := recipe.Find(text); ok {
 			return r, nil
 		}
-		return recipe{}, problem.Usage("--recipe: %q is not one of %s", text, strings.Join(recipeNames(), ", "))
+		return recipe.Recipe{}, problem.Usage("--recipe: %q is not one of %s", text, strings.Join(recipe.Names(), ", "))
 	}
-	for i, r := range recipes {
-		w.say("  %d  %s", i+1, r.title)
+	for i, r := range recipe.All {
+		w.say("  %d  %s", i+1, r.Title)
 	}
 	for {
 		text, err := w.ask(ctx, "Which provider is it?", "other")
-		if r, ok := recipeOf(text); ok || err != nil {
+		if r, ok := recipe.Find(text); ok || err != nil {
 			return r, err
 		}
 	}
@@ -147,10 +148,10 @@ func (w *wizard) askIssuer(ctx context.Context) (err error) {
 	oidc := w.provider.GetOidc()
 	for {
 		if !w.given("issuer") {
-			question := "Issuer, of the form " + w.recipe.issuer
+			question := "Issuer, of the form " + w.recipe.Issuer
 			suggested := ""
-			if w.recipe.name == "google" {
-				suggested = w.recipe.issuer
+			if w.recipe.Name == "google" {
+				suggested = w.recipe.Issuer
 			}
 			if oidc.Issuer, err = w.ask(ctx, question, suggested); err != nil {
 				return err
@@ -175,13 +176,13 @@ func (w *wizard) askIssuer(ctx context.Context) (err error) {
 func (w *wizard) askClient(ctx context.Context) (err error) {
 	oidc := w.provider.GetOidc()
 	if len(oidc.GetAdditionalScopes()) == 0 {
-		oidc.AdditionalScopes = w.recipe.scopes
+		oidc.AdditionalScopes = w.recipe.Scopes
 	}
 	if !w.given("groups-claim") {
-		oidc.GroupsClaim = w.recipe.groups
+		oidc.GroupsClaim = w.recipe.Groups
 	}
 	if !w.given("correlation-rule") {
-		oidc.CorrelationRule = w.recipe.rule
+		oidc.CorrelationRule = w.recipe.Rule
 	}
 	for {
 		if !w.given("client-id") {
@@ -225,7 +226,7 @@ func (w *wizard) again(err error, flag string) error {
 // askRest asks for the name of the provider and the role of its people.
 func (w *wizard) askRest(ctx context.Context) (err error) {
 	if w.provider.GetName() == "" {
-		if w.provider.Name, err = w.ask(ctx, "Name of the provider", w.recipe.name); err != nil {
+		if w.provider.Name, err = w.ask(ctx, "Name of the provider", w.recipe.Name); err != nil {
 			return err
 		}
 	}

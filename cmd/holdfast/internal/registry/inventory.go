@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/registry/running"
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
@@ -68,7 +69,7 @@ func inventoryPush(a *noun.App) *cobra.Command {
 	f.BoolVar(&empty, "empty", false, "record that nothing runs at the place, if the list has no images")
 	f.Int64Var(&expect, "expect", 0, "refuse the list unless `N` images run at the place, counting equal ones each")
 	f.StringVar(&ttl, "ttl", "", "`DURATION` after which the list is out of date, such as 36h (default: 7d)")
-	noun.CompleteWords(cmd, "format", workloadFormats)
+	noun.CompleteWords(cmd, "format", running.Formats)
 	noun.AddDryRun(cmd)
 	problem.Must(cmd.MarkFlagRequired("group"))
 	problem.Must(cmd.MarkFlagRequired("place"))
@@ -85,7 +86,7 @@ func inventoryPush(a *noun.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if req.Entries, err = parseWorkloads(format, []byte(text)); err != nil {
+		if req.Entries, err = running.Parse(format, []byte(text)); err != nil {
 			return problem.Usage("%v", err)
 		}
 		if err := checkInventory(req, text, empty); err != nil {

@@ -1,4 +1,4 @@
-package registry
+package running
 
 import (
 	"fmt"
@@ -81,7 +81,7 @@ func TestParseWorkloads(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := parseWorkloads("", []byte(tt.text))
+			got, err := Parse("", []byte(tt.text))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +117,7 @@ func TestParseWorkloads(t *testing.T) {
 		"services twice": "services: []\n",
 		"a long line":    strings.Repeat("x", 5000),
 	} {
-		if got, err := parseWorkloads("", []byte(text)); err == nil {
+		if got, err := Parse("", []byte(text)); err == nil {
 			t.Errorf("%s is read as %v", name, got)
 		}
 	}
@@ -128,12 +128,12 @@ func FuzzParseWorkloads(f *testing.F) {
 		podsOf(podOf("Running", "app:1", "r.io/app@"+one)), podOf("Pending", "", ""),
 		"services:\n  a: {image: x, scale: 3}\n", one + "\nx # y", "{", "services: &a [*a]",
 	} {
-		for _, format := range append(workloadFormats, "") {
+		for _, format := range append(Formats, "") {
 			f.Add(format, []byte(text))
 		}
 	}
 	f.Fuzz(func(t *testing.T, format string, text []byte) {
-		all, err := parseWorkloads(format, text)
+		all, err := Parse(format, text)
 		if err != nil {
 			return
 		}
@@ -159,7 +159,7 @@ func TestFirstStart(t *testing.T) {
 		return strings.Replace(podOf("Running", "app:1", "r.io/app@"+one), `"running": {}`,
 			`"running": {"startedAt": "`+at+`"}`, 1)
 	}
-	got, err := parseWorkloads("", []byte(podsOf(started("2026-03-02T00:00:00Z"),
+	got, err := Parse("", []byte(podsOf(started("2026-03-02T00:00:00Z"),
 		podOf("Running", "app:1", "r.io/app@"+one), started("2026-03-01T00:00:00Z"))))
 	if err != nil || len(got) != 1 || got[0].GetCopies() != 3 ||
 		got[0].GetStartTime().AsTime().Format(time.DateOnly) != "2026-03-01" {

@@ -1,4 +1,4 @@
-package iam
+package recipe
 
 import (
 	"bytes"
@@ -26,9 +26,9 @@ func TestConsoleHasTheSameRecipes(t *testing.T) {
 		OID    bool     `json:"oid"` // whether the object ID identifies people
 	}
 	var all []shown
-	for _, r := range recipes {
-		oid := r.rule == iampb.IdentityProvider_OIDC_CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID
-		all = append(all, shown{r.name, r.title, r.issuer, r.steps, r.traps, append([]string{}, r.scopes...), r.groups, oid})
+	for _, r := range All {
+		oid := r.Rule == iampb.IdentityProvider_OIDC_CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID
+		all = append(all, shown{r.Name, r.Title, r.Issuer, r.Steps, r.Traps, append([]string{}, r.Scopes...), r.Groups, oid})
 	}
 	var want bytes.Buffer
 	enc := json.NewEncoder(&want)
@@ -37,7 +37,7 @@ func TestConsoleHasTheSameRecipes(t *testing.T) {
 	if err := enc.Encode(all); err != nil {
 		t.Fatal(err)
 	}
-	const file = "../../../../console/src/areas/signin/recipes.json"
+	const file = "../../../../../console/src/areas/signin/recipes.json"
 	if *update {
 		if err := os.WriteFile(file, want.Bytes(), 0o644); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,5 @@
-package registry
+// Package running reads which images run from the documents of other programs.
+package running
 
 import (
 	"bufio"
@@ -19,13 +20,13 @@ import (
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
-// workloadFormats are the formats that parseWorkloads reads.
-var workloadFormats = []string{"kubernetes", "compose", "list"}
+// Formats are the formats that Parse reads.
+var Formats = []string{"kubernetes", "compose", "list"}
 
-// parseWorkloads returns the running images in a document: pods as kubectl prints them in
+// Parse returns the running images in a document: pods as kubectl prints them in
 // JSON, a compose file, or a list of digests and references. If format is "", it detects
 // the format. Equal entries are counted together.
-func parseWorkloads(format string, text []byte) (entries []*findingspb.InventoryEntry, err error) {
+func Parse(format string, text []byte) (entries []*findingspb.InventoryEntry, err error) {
 	switch cmp.Or(format, formatOf(text)) {
 	case "kubernetes":
 		entries, err = parsePods(text)
@@ -34,7 +35,7 @@ func parseWorkloads(format string, text []byte) (entries []*findingspb.Inventory
 	case "list":
 		entries, err = parseDigests(text)
 	default:
-		err = fmt.Errorf("%q is not a format; use one of %s", format, strings.Join(workloadFormats, ", "))
+		err = fmt.Errorf("%q is not a format; use one of %s", format, strings.Join(Formats, ", "))
 	}
 	for _, e := range entries {
 		if e.GetDigest() == "" && partOfDigest.MatchString(e.GetImage()) {
