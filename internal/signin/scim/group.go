@@ -2,16 +2,13 @@ package scim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"reflect"
-	"strings"
 
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/signin/input"
 	"github.com/holdfast-dev/holdfast/internal/signin/scim/document"
 	"github.com/holdfast-dev/holdfast/internal/signin/scim/patch"
 )
@@ -21,28 +18,11 @@ const maxTeamName = 256
 
 // setTeam replaces the attributes of a team by o, which has no members. Without externalId in o, its value stays.
 func setTeam(team *resource.Team, o document.Object) error {
-	attributes, err := document.Storable(o)
+	n, err := readNames(o, namedBy{"displayName", maxTeamName, maxTeamName}, team.ExternalID)
 	if err != nil {
 		return err
 	}
-	name, ok := attributes["displayName"].(string)
-	if !ok || strings.TrimSpace(name) == "" || len(name) > maxTeamName || !input.Readable(name) {
-		return document.Bad(document.InvalidValue, "The attribute displayName must be a text of 1 to %d bytes.", maxTeamName)
-	}
-	if n, ok := attributes["externalId"].(json.Number); ok {
-		attributes["externalId"] = n.String()
-	}
-	externalID := team.ExternalID
-	if v, ok := attributes["externalId"]; ok {
-		if externalID, ok = v.(string); !ok || len(externalID) > maxTeamName || !input.Readable(externalID) {
-			return document.Bad(document.InvalidValue, "The attribute externalId must be a text of at most %d bytes.",
-				maxTeamName)
-		}
-	}
-	if delete(attributes, "externalId"); externalID != "" {
-		attributes["externalId"] = externalID
-	}
-	team.Name, team.ExternalID, team.Attributes = name, externalID, attributes
+	team.Name, team.ExternalID, team.Attributes = n.name, n.externalID, n.attributes
 	return nil
 }
 

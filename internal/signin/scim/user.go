@@ -12,7 +12,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/signin/input"
 	"github.com/holdfast-dev/holdfast/internal/signin/scim/document"
 	"github.com/holdfast-dev/holdfast/internal/signin/scim/patch"
 	"github.com/holdfast-dev/holdfast/internal/signin/scimdb"
@@ -28,35 +27,18 @@ const (
 // setAttributes replaces the attributes of a user by o, from which it also reads the user's names and state. Without
 // active or externalId in o, their values stay, because a request that forgets one must neither give nor take access.
 func setAttributes(u *scimdb.User, o document.Object) error {
-	attributes, err := document.Storable(o)
+	n, err := readNames(o, namedBy{"userName", maxUserName, maxExternalID}, u.ExternalID)
 	if err != nil {
 		return err
 	}
-	userName, ok := attributes["userName"].(string)
-	if !ok || strings.TrimSpace(userName) == "" || len(userName) > maxUserName || !input.Readable(userName) {
-		return document.Bad(document.InvalidValue, "The attribute userName must be a text of 1 to %d bytes.", maxUserName)
-	}
-	if n, ok := attributes["externalId"].(json.Number); ok {
-		attributes["externalId"] = n.String()
-	}
-	externalID := u.ExternalID
-	if v, ok := attributes["externalId"]; ok {
-		if externalID, ok = v.(string); !ok || len(externalID) > maxExternalID || !input.Readable(externalID) {
-			return document.Bad(document.InvalidValue, "The attribute externalId must be a text of at most %d bytes.",
-				maxExternalID)
-		}
-	}
 	active := u.Active
-	if v, ok := attributes["active"]; ok {
+	if v, ok := n.attributes["active"]; ok {
 		if active, ok = v.(bool); !ok {
 			return document.Bad(document.InvalidValue, "The attribute active must be true or false.")
 		}
 	}
-	attributes["active"] = active
-	if delete(attributes, "externalId"); externalID != "" {
-		attributes["externalId"] = externalID
-	}
-	u.UserName, u.ExternalID, u.Active, u.Attributes = userName, externalID, active, attributes
+	n.attributes["active"] = active
+	u.UserName, u.ExternalID, u.Active, u.Attributes = n.name, n.externalID, active, n.attributes
 	return nil
 }
 
