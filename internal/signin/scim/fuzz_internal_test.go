@@ -21,7 +21,8 @@ func FuzzMembers(f *testing.F) {
 		`{"op":"remove","path":"members[value eq \"a\"]"},{"op":"add","value":{"members":[{"value":"a"}],"displayName":"x"}}`,
 		`{"op":"replace","path":"members","value":[]},{"op":"remove","path":"members"},{"op":"replace","path":"members"}`,
 		`{"op":"add","path":"members","value":[{"value":"a","type":"Group"}]}`,
-		`{"op":"add","path":"members.value","value":[[],null,3]},{"op":"remove","path":"members[value eq \"a\" or value pr]"}`,
+		`{"op":"add","path":"members.value","value":[[],null,3]}`,
+		`{"op":"remove","path":"members[value eq \"a\" or value pr]"}`,
 		`{"op":"replace","value":{"MEMBERS":null,"members":{"value":"a"},"members[value eq \"b\"]":1}}`,
 	} {
 		f.Add(text)
