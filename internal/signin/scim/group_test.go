@@ -151,7 +151,7 @@ func TestGroupsProtocol(t *testing.T) {
 		if again.header.Get("ETag") != etag {
 			t.Errorf("a repeated sync changes the group: %s", again.text)
 		}
-		got := w.want(http.StatusOK, "GET /Groups/"+id+"?excludedAttributes=members", "")
+		got = w.want(http.StatusOK, "GET /Groups/"+id+"?excludedAttributes=members", "")
 		if strings.Contains(got.text, ben) {
 			t.Errorf("members are not excluded: %s", got.text)
 		}
