@@ -45,10 +45,11 @@ var mayImport = []struct{ pkg, imports string }{
 	{"store/allowance", ""},
 	{"store/bell", ""},
 	{"store/engine", "core/fault platform/trace store/schema"},
+	{"store/field", "core/resource"},
 	{"store/replica", "core/fault store/engine"},
 	{"store/access", "core/resource store/engine"},
 	{"store", "core/fault core/page core/resource platform/trace " +
-		"store/access store/allowance store/bell store/engine store/replica store/schema"},
+		"store/access store/allowance store/bell store/engine store/field store/replica store/schema"},
 	{"store/grouprule", "core/fault core/resource store"},
 	{"store/tablecache", "store"},
 	{"store/recount", "core/resource store"},

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
+	"github.com/holdfast-dev/holdfast/internal/store/field"
 )
 
 // A Kind describes how one kind of resource is stored. Columns determines SELECT, INSERT,
@@ -107,8 +108,8 @@ func (k *Kind[T]) All(ctx context.Context, rows Reader, end string, args ...any)
 // uid returns the UID in a resource's columns.
 func (k *Kind[T]) uid(columns []Column) resource.UID {
 	for _, c := range columns {
-		if f, ok := c.field.(keyField); ok {
-			return *f.p
+		if f, ok := c.field.(field.Key); ok {
+			return *f.To
 		}
 	}
 	return ""
@@ -117,8 +118,8 @@ func (k *Kind[T]) uid(columns []Column) resource.UID {
 // updateTime returns a pointer to the time of the resource's last change, or nil if the kind has no such column.
 func updateTime(columns []Column) *time.Time {
 	for _, c := range columns {
-		if f, ok := c.field.(timeField); ok && c.name == "update_ms" {
-			return f.p
+		if f, ok := c.field.(field.Time); ok && c.name == "update_ms" {
+			return f.To
 		}
 	}
 	return nil
@@ -157,7 +158,7 @@ func (k *Kind[T]) Cursor(v T, column string) page.Cursor {
 func (k *Kind[T]) name(columns []Column) string {
 	for _, c := range columns {
 		if c.name == "name" {
-			v, _ := c.field.value() // a text column returns no error
+			v, _ := c.field.Value() // a text column returns no error
 			return v.(string)
 		}
 	}
@@ -262,10 +263,10 @@ func InsertRows[T any](ctx context.Context, t *Tx, k *Kind[T], all []T) error {
 // row returns the values of a resource in the order of the INSERT columns.
 func (k *Kind[T]) row(v T) (row []any, _ error) {
 	for _, c := range k.Columns(&v) {
-		if f, ok := c.field.(keyField); ok {
-			row = append(row, TreeColumns(*f.p)...)
+		if f, ok := c.field.(field.Key); ok {
+			row = append(row, TreeColumns(*f.To)...)
 		} else if c.name != "" {
-			arg, err := c.field.value()
+			arg, err := c.field.Value()
 			if err != nil {
 				return nil, fmt.Errorf("%s of %s: %w", c.name, k.Label, err)
 			}
@@ -310,11 +311,11 @@ func (k *Kind[T]) sameRow(before, after T) (bool, error) {
 		if c.name == "" || c.fixed || c.name == "update_ms" {
 			continue
 		}
-		old, err := was[i].field.value()
+		old, err := was[i].field.Value()
 		if err != nil {
 			return false, fmt.Errorf("%s of %s: %w", c.name, k.Label, err)
 		}
-		value, err := c.field.value()
+		value, err := c.field.Value()
 		if err != nil || !reflect.DeepEqual(old, value) {
 			return false, err
 		}
@@ -336,7 +337,7 @@ func UpdateRow[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T
 		if c.name == "" || c.fixed {
 			continue
 		}
-		arg, err := c.field.value()
+		arg, err := c.field.Value()
 		if err != nil {
 			return fmt.Errorf("%s of %s: %w", c.name, k.Label, err)
 		}

@@ -2,12 +2,12 @@ package store
 
 import (
 	"context"
-	"math"
 	"strconv"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
+	"github.com/holdfast-dev/holdfast/internal/store/field"
 )
 
 // TreeColumns returns the columns that the row of every resource starts with: seg,
@@ -27,10 +27,8 @@ func TreeColumns(uid resource.UID) []any {
 	return out
 }
 
-// Segment returns the last segment of a uid as a number. The numbers have the
-// same order as the hexadecimal digits. Databases have signed numbers only, so
-// the first bit is inverted.
-func Segment(uid resource.UID) int64 { return uid.Segment() ^ math.MinInt64 }
+// Segment returns the last segment of a uid as a number, in the order of the segments.
+func Segment(uid resource.UID) int64 { return field.Segment(uid) }
 
 // ConstraintFault turns the error of an insert or update into a fault if a constraint
 // refused the statement, because a resource with the same name exists or the parent
