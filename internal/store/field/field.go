@@ -24,7 +24,7 @@ type Field interface {
 type (
 	// Key is the UID of a resource.
 	Key struct{ To *resource.UID }
-	// Ref is the UID of another resource, of which the column has the segment. The empty UID is NULL.
+	// Ref is the UID of another resource. The column has its segment, or NULL if the UID is empty.
 	Ref struct{ To *resource.UID }
 	// Text is text. NULL is read as "".
 	Text[S ~string] struct{ To *S }
