@@ -207,6 +207,8 @@ var mayImport = []struct{ pkg, imports string }{
 		"platform/outbound platform/trace signin/token store store/outbox"},
 	{"ops/search", "access/authz access/iam core/fault core/page core/resource events/event registry " +
 		"registry/metadata store vuln vuln/advisory vuln/query"},
+	{"ops/organization", "access/authz access/iam access/iamdb access/simulation core/fault core/resource events/event " +
+		"platform/fairlimit platform/secret store store/outbox"},
 	{"ops/status", "access/authz access/iamdb core/fault core/resource signin/token store store/health"},
 	{"api/wire", "core/fault core/page core/resource events/event gen/..."},
 	{"api/v2/accessapi", "access/budget access/iam access/simulation api/wire core/fault core/resource " +
@@ -217,7 +219,7 @@ var mayImport = []struct{ pkg, imports string }{
 		"vuln/advisory/format vuln/blast vuln/finding vuln/inventory vuln/policy vuln/query " +
 		"vuln/report vuln/trend"},
 	{"api/v2", "access/budget access/iam access/simulation api/v2/accessapi api/v2/registryapi api/v2/vulnapi " +
-		"api/wire core/fault core/resource events/event gen/... ops/search ops/status registry " +
+		"api/wire core/fault core/resource events/event gen/... ops/organization ops/search ops/status registry " +
 		"registry/metadata signin/accounts signin/login signin/scim signin/sts vuln/advisory vuln/blast vuln/inventory " +
 		"vuln/policy vuln/query vuln/report vuln/trend"},
 	{"api/v1", "access/iam api/v2 api/v2/accessapi api/v2/registryapi api/v2/vulnapi api/wire core/fault " +

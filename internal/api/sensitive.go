@@ -93,6 +93,8 @@ var sensitiveMethods = map[string]string{
 	"holdfast.auth.Auth/Delete":                               "deletes the identity of the caller",
 	"holdfast.oidc.SecurityTokenService/Exchange":             "issues a token",
 	"holdfast.oidc.SecurityTokenService/ExchangeRefreshToken": "issues a token",
+
+	"holdfast.organization.v1.OrganizationService/ApplyOrganization": "makes any change of the configuration",
 }
 
 // routineMethods are writing methods that need no capability and require no recent sign-in,

@@ -30,6 +30,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/events/denials"
 	"github.com/holdfast-dev/holdfast/internal/events/event"
+	"github.com/holdfast-dev/holdfast/internal/ops/organization"
 	"github.com/holdfast-dev/holdfast/internal/ops/search"
 	"github.com/holdfast-dev/holdfast/internal/ops/status"
 	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
@@ -261,6 +262,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		Findings: findings.Findings, Policy: findings.Policy, Images: findings.Images,
 		Blast: findings.Blast, Inventory: findings.Inventory, Trends: findings.Trends, Reports: findings.Reports,
 		Search: searches, Operator: s.operator, Directories: s.scim,
+		Organization: organization.New(s.store, s.checker, s.iam, simulations, events, s.key),
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics, Counters: s.counts,
 		MaxBody: int64(s.cfg.MaxBody), Version: buildinfo.Version(), Dir: s.cfg.DataDir,

@@ -148,7 +148,7 @@ func (s *DB) Budgets(ctx context.Context) (*Budgets, error) {
 	if b := s.cachedBudgets(); b != nil {
 		return b, nil
 	}
-	ctx = OutsideSimulation(ctx)
+	ctx = OutsideTransaction(ctx)
 	last, cleared := s.budgets.state()
 	b := last
 	var version int64

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -53,6 +54,31 @@ type increment struct {
 type counterKey struct {
 	kind  string
 	group int64
+}
+
+// maxIncrements is the number of increments from which sumIncrements adds them up.
+const maxIncrements = 4096
+
+// sumIncrements adds up the increments of the same counter if there are many. A
+// transaction with many changes calls it after each of them.
+func (t *Tx) sumIncrements() {
+	if len(t.increments) < max(maxIncrements, 2*t.summed) {
+		return
+	}
+	places := map[counterKey]int{}
+	var sums []increment
+	for _, c := range t.increments {
+		i, ok := places[c.key]
+		if !ok {
+			places[c.key] = len(sums)
+			sums = append(sums, c)
+			continue
+		}
+		sums[i].n += c.n
+		sums[i].children += c.children
+		sums[i].organization = cmp.Or(sums[i].organization, c.organization)
+	}
+	t.increments, t.summed = sums, len(sums)
 }
 
 // counterStatement returns the statement that adds increments to counters. It locks

@@ -85,6 +85,22 @@ func (t *Tx) LockRevision(ctx context.Context) error {
 	return t.Row(ctx, `SELECT 1 FROM revision AS t WHERE t.id = $1`+t.DB.Engine.ForUpdate, []any{RevisionGrants}, &one)
 }
 
+// LockName waits until no other transaction holds the lock with a name and a number, and holds it until the commit. On
+// SQLite it does nothing, because there is only one writer. The transaction must not hold other locks yet.
+func (t *Tx) LockName(ctx context.Context, name string, number int64) error {
+	if !t.DB.Engine.Postgres {
+		return nil
+	}
+	if _, err := t.Exec(ctx, `SET LOCAL lock_timeout = '50s'`); err != nil {
+		return err
+	}
+	if _, err := t.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, $2))`, name, number); err != nil {
+		return err
+	}
+	_, err := t.Exec(ctx, `SET LOCAL lock_timeout TO DEFAULT`)
+	return err
+}
+
 // RevisionLocked reports whether a running transaction has locked the revision, because
 // it changes grants. It works only on PostgreSQL.
 func (s *DB) RevisionLocked(ctx context.Context) (locked bool, err error) {
@@ -178,7 +194,7 @@ func (s *DB) clearCaches() {
 // committed change, or their leases have ended. Write does the same, so AwaitReplicas is
 // needed only if a process died between the commit and the end of Write.
 func (s *DB) AwaitReplicas(ctx context.Context) {
-	if !s.Engine.Postgres || simulationIn(ctx) != nil {
+	if !s.Engine.Postgres || InTransaction(ctx) {
 		return
 	}
 	revision, err := s.Revision(ctx)

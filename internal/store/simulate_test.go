@@ -57,7 +57,7 @@ func rehearseAct(t *testing.T, s *storetest.Store, name string, heard *int) {
 		if _, err := st.Group(ctx, g.UID); err != nil {
 			t.Errorf("what was made before is not seen: %v", err)
 		}
-		if _, err := st.Group(store.OutsideSimulation(ctx), g.UID); !errors.Is(err, fault.NotFound) {
+		if _, err := st.Group(store.OutsideTransaction(ctx), g.UID); !errors.Is(err, fault.NotFound) {
 			t.Errorf("others see it: %v", err)
 		}
 		if err := r.Undo(ctx); err != nil {

@@ -23,7 +23,7 @@ type Row struct {
 	db    *DB   // nil inside a transaction
 	span  *trace.Span
 
-	simulation *Simulation // the simulation that the query runs in, or nil
+	carried *carriedTx // the carried transaction that the query runs in, or nil
 }
 
 // Scan scans the columns. It returns sql.ErrNoRows if there is no row.
@@ -36,8 +36,8 @@ func (r Row) Scan(dest ...any) error {
 	if r.db == nil {
 		return err
 	}
-	if r.simulation != nil {
-		err = r.simulation.note(err)
+	if r.carried != nil {
+		err = r.carried.note(err)
 	}
 	return r.db.outcome(err)
 }

@@ -180,9 +180,9 @@ func (s *DB) Row(ctx context.Context, query string, args []any, dest ...any) err
 
 // QueryRow runs a query and returns its only row, which the caller scans.
 func (s *DB) QueryRow(ctx context.Context, query string, args ...any) Row {
-	if sim := simulationIn(ctx); sim != nil {
-		row := sim.tx.QueryRow(ctx, query, args...)
-		row.db, row.simulation = s, sim
+	if c := carriedIn(ctx); c != nil {
+		row := c.tx.QueryRow(ctx, query, args...)
+		row.db, row.carried = s, c
 		return row
 	}
 	span := s.Engine.Span(ctx, query)
@@ -192,8 +192,8 @@ func (s *DB) QueryRow(ctx context.Context, query string, args ...any) Row {
 
 // Rows runs a query and calls f for each row, until f returns true.
 func (s *DB) Rows(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error {
-	if sim := simulationIn(ctx); sim != nil {
-		return s.outcome(sim.rows(ctx, query, args, f))
+	if c := carriedIn(ctx); c != nil {
+		return s.outcome(c.rows(ctx, query, args, f))
 	}
 	span := s.Engine.Span(ctx, query)
 	rows, err := s.db.Query(ctx, query, args)
@@ -222,7 +222,7 @@ func (s *DB) ExecRow(ctx context.Context, query string, args []any, dest ...any)
 // Snapshot calls f with a Reader that sees one state of the database: if its first
 // statement has read a row, then its last statement finds the row too.
 func (s *DB) Snapshot(ctx context.Context, f func(Reader) error) error {
-	if simulationIn(ctx) != nil {
+	if InTransaction(ctx) {
 		return f(s.Rows)
 	}
 	snapshot, err := s.db.Snapshot(ctx)

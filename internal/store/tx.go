@@ -21,6 +21,7 @@ type Tx struct {
 	Shard      int                // shard of the counters; concurrent writers should use different shards
 	queued     []engine.Statement // statements that are sent with the commit
 	increments []increment        // additions to counters; on PostgreSQL they are written with the commit
+	summed     int                // number of increments after sumIncrements added them up
 	events     [][]any            // rows of events that are written with the commit
 	changes    []GrantChange
 	listed     map[GrantChange]struct{} // the elements of changes
@@ -60,8 +61,8 @@ func (w *write) Revision() int64 { return w.tx.revision }
 // it. If the request relies on an access, and the access ends before the commit, Write
 // changes nothing and returns the error of Access.Recheck.
 func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
-	if sim := simulationIn(ctx); sim != nil {
-		return s.outcome(sim.write(ctx, f))
+	if c := carriedIn(ctx); c != nil {
+		return s.outcome(c.write(ctx, f))
 	}
 	if s.BeforeWrite != nil && access.From(ctx) != nil {
 		s.BeforeWrite(ctx)
@@ -106,7 +107,7 @@ func (r *retries) after(ctx context.Context, s *DB, err error) bool {
 	case access.Changed(ctx, err):
 		return r.runs <= afterChange
 	}
-	return s.Engine.Failure(err) == engine.Conflict && r.runs <= afterConflict
+	return (s.Engine.Failure(err) == engine.Conflict || errors.Is(err, errRepeat)) && r.runs <= afterConflict
 }
 
 // announce notifies this process of a new revision and waits for the other replicas.

@@ -177,6 +177,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"RoleBindingsService":              6,
 		"RolesService":                     5,
 		"SecurityTokenService":             3,
+		"OrganizationService":              2,
 		"SimulationService":                1,
 		"SubscriptionsService":             4,
 		"TagsService":                      4,
@@ -208,7 +209,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 func TestDocumentOffersValidateOnly(t *testing.T) {
 	_, doc := openapiJSON(t)
 	custom := `PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash|RunRetention|RunSync|CopyImages|` +
-		`ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest|CreateReportSubscription`
+		`ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest|CreateReportSubscription|ApplyOrganization`
 	change := regexp.MustCompile(
 		`^[A-Za-z]+_(Create|Update|Delete|BatchCreate|BatchDelete|SetRetention|SetSla|` + custom + `)`)
 	whole := regexp.MustCompile(`:(batchCreate|batchDelete|updateIdentityMetadata)$|/accountLinks/|_(` + custom + `)$`)

@@ -175,6 +175,7 @@ func TestApiAccess(t *testing.T) {
 		maps.Copy(accesses, h.signerAccesses(t))
 		maps.Copy(accesses, h.requestAccesses())
 		maps.Copy(accesses, h.pastAccesses())
+		maps.Copy(accesses, h.organizationAccesses(t))
 		for _, name := range slices.Sorted(maps.Keys(accesses)) {
 			for protocol, call := range w.protocols() {
 				t.Run(name+" over "+protocol, func(t *testing.T) { h.allows(t, call, accesses[name]) })

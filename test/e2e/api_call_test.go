@@ -35,6 +35,7 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	operatorpb "github.com/holdfast-dev/holdfast/gen/operator/v1"
+	organizationpb "github.com/holdfast-dev/holdfast/gen/organization/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
@@ -54,7 +55,7 @@ func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
 		iampb.File_holdfast_iam_v2beta1_external_group_role_mappings_proto,
 		registrypb.File_holdfast_registry_v2beta1_repos_proto, registrypb.File_holdfast_registry_v2beta1_tags_proto,
 		registrypb.File_holdfast_registry_v2beta1_images_proto, ocipb.File_holdfast_oci_v1_oci_proto,
-		ocipb.File_holdfast_oci_v1_trash_proto,
+		ocipb.File_holdfast_oci_v1_trash_proto, organizationpb.File_holdfast_organization_v1_organization_proto,
 		ocipb.File_holdfast_oci_v1_retention_proto, ocipb.File_holdfast_oci_v1_copy_proto,
 		ocipb.File_holdfast_oci_v1_upstream_proto,
 		ocipb.File_holdfast_oci_v1_signers_proto, ocipb.File_holdfast_oci_v1_syncs_proto,

@@ -99,6 +99,7 @@ func (d document) examples(t *testing.T, w *world, x things) map[string][]exampl
 	maps.Copy(examples, advisoryExamples(t, w, x))
 	maps.Copy(examples, signInExamples(t, w, x))
 	maps.Copy(examples, eventExamples(t, w, x))
+	maps.Copy(examples, organizationExamples(t, w, x))
 	maps.Copy(examples, findingExamples(t, w, x))
 	maps.Copy(examples, judgementExamples(t, w, x))
 	maps.Copy(examples, signerExamples(t, w, x))

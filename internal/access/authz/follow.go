@@ -187,7 +187,7 @@ func (c *Checker) has(revision int64) bool {
 // committed applies a change that this process has just committed, before the write returns to its caller. It does so
 // even if that caller is no longer waiting. If the change cannot be read, the next check reads it.
 func (c *Checker) committed(ctx context.Context, revision int64) {
-	ctx = store.OutsideSimulation(context.WithoutCancel(ctx))
+	ctx = store.OutsideTransaction(context.WithoutCancel(ctx))
 	if c.has(revision) {
 		return
 	}
@@ -216,7 +216,7 @@ func (c *Checker) poll(ctx context.Context) error {
 
 // catchUp brings the index to the newest revision. It records a failure for goroutines that wait for the same answer.
 func (c *Checker) catchUp(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(store.OutsideSimulation(ctx), readLimit)
+	bounded, cancel := context.WithTimeout(store.OutsideTransaction(ctx), readLimit)
 	defer cancel()
 	err := c.sync(bounded)
 	if err != nil && ctx.Err() == nil {

@@ -16,6 +16,38 @@ import (
 //
 // If the budgets cannot be read, Admit returns nil, because a rate protects the installation and gives nobody access.
 func (s *Service) Admit(ctx context.Context) error {
+	budgets := s.rates(ctx)
+	if len(budgets) == 0 {
+		return nil
+	}
+	exhausted, wait := s.take(budgets)
+	if exhausted == nil {
+		return nil
+	}
+	limit := exhausted.Limits[resource.RequestsPerSecond]
+	return fault.TooOften(s.store.Quota(ctx, *exhausted, resource.RequestsPerSecond, limit, ""), wait)
+}
+
+// maxDebt is the longest time, in seconds, for which Charge delays the next requests.
+const maxDebt = 10
+
+// Charge counts n more requests for a request that Admit has admitted, because it does the work of so many. It never
+// refuses, but later requests are refused until the budget has recovered.
+func (s *Service) Charge(ctx context.Context, n int) {
+	for _, b := range s.rates(ctx) {
+		found, ok := s.buckets.Load(b.UID)
+		if !ok {
+			continue
+		}
+		held := found.(*bucket)
+		held.mu.Lock()
+		held.tokens = max(held.tokens-float64(n), min(held.tokens, -maxDebt*held.rate))
+		held.mu.Unlock()
+	}
+}
+
+// rates returns the budgets that limit the requests of the caller.
+func (s *Service) rates(ctx context.Context) []resource.Budget {
 	caller, ok := authz.CallerFrom(ctx)
 	if !ok {
 		return nil
@@ -31,16 +63,7 @@ func (s *Service) Admit(ctx context.Context) error {
 	if err != nil || home == "" {
 		return nil
 	}
-	budgets := stored.Above(home, resource.RequestsPerSecond)
-	if len(budgets) == 0 {
-		return nil
-	}
-	exhausted, wait := s.take(budgets)
-	if exhausted == nil {
-		return nil
-	}
-	limit := exhausted.Limits[resource.RequestsPerSecond]
-	return fault.TooOften(s.store.Quota(ctx, *exhausted, resource.RequestsPerSecond, limit, ""), wait)
+	return stored.Above(home, resource.RequestsPerSecond)
 }
 
 // take takes a token from the bucket of each budget and returns nil. If a bucket is empty, take returns its budget and

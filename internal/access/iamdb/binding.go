@@ -337,6 +337,14 @@ func (s *Store) OwnersOf(ctx context.Context, org resource.UID) ([]resource.UID,
 		store.Segment(org), store.Segment(resource.OwnerRole), s.now())
 }
 
+// PermanentOwners returns the number of identities that own an organization permanently and are not suspended.
+func (s *Store) PermanentOwners(ctx context.Context, org resource.UID) (n int, err error) {
+	err = s.Row(ctx, `SELECT count(DISTINCT identity) FROM role_bindings WHERE parent = $1 AND role = $2 AND `+
+		permanentAt("$3")+` AND `+activeOwner,
+		[]any{store.Segment(org), store.Segment(resource.OwnerRole), s.now()}, &n)
+	return n, err
+}
+
 // deleteBindings removes the bindings that a condition selects, with their events.
 func (t Tx) deleteBindings(ctx context.Context, where string, args ...any) error {
 	gone, err := bareBindings.All(ctx, t.Rows, ` WHERE `+where+` ORDER BY t.uid`+t.DB.Engine.ForDelete, args...)

@@ -17,6 +17,7 @@ import (
 
 // A difference has the states before and after the changes.
 type difference struct {
+	limits        limits
 	asOf          time.Time      // time for which both states are evaluated
 	deadline      time.Time      // time at which the result must be returned
 	affected      []resource.UID // identities that the changes may affect
@@ -55,11 +56,11 @@ func (d *difference) late() bool {
 }
 
 // apply makes the changes in a transaction that it rolls back, and reads both sides in that transaction.
-func (s *Service) apply(ctx context.Context, c Changes) (d *difference, err error) {
-	bounded, cancel := context.WithTimeout(resource.WithDryRun(ctx), applyLimit)
+func (s *Service) apply(ctx context.Context, c Changes, limits limits) (d *difference, err error) {
+	bounded, cancel := context.WithTimeout(resource.WithDryRun(ctx), limits.apply)
 	defer cancel()
 	err = s.store.Simulate(bounded, func(ctx context.Context, r *store.Simulation) error {
-		d = &difference{}
+		d = &difference{limits: limits}
 		_, d.asOf = s.store.Clock()
 		if err := c.Apply(ctx); err != nil {
 			return err
@@ -67,7 +68,7 @@ func (s *Service) apply(ctx context.Context, c Changes) (d *difference, err erro
 		if err := s.findAffected(ctx, d, r.Changes()); err != nil {
 			return err
 		}
-		if err := s.readUnmapped(ctx, &d.after, c.Providers); err != nil {
+		if err := s.readUnmapped(ctx, d, &d.after, c.Providers); err != nil {
 			return err
 		}
 		d.addAffected(slices.Collect(maps.Values(d.after.unmapped)))
@@ -77,7 +78,7 @@ func (s *Service) apply(ctx context.Context, c Changes) (d *difference, err erro
 		if err := r.Undo(ctx); err != nil {
 			return err
 		}
-		if err := s.readUnmapped(ctx, &d.before, c.Providers); err != nil {
+		if err := s.readUnmapped(ctx, d, &d.before, c.Providers); err != nil {
 			return err
 		}
 		return s.readSide(ctx, d, &d.before)
@@ -119,26 +120,26 @@ func (s *Service) findAffected(ctx context.Context, d *difference, changes []sto
 			d.affected = append(d.affected, c.Identity)
 		}
 	}
-	bound, err := s.store.BoundTo(ctx, roles, maxIdentities+1)
+	bound, err := s.store.BoundTo(ctx, roles, d.limits.identities+1)
 	d.addAffected(bound)
 	return err
 }
 
-// addAffected adds identities to the affected ones, up to maxIdentities.
+// addAffected adds identities to the affected ones, up to the limit.
 func (d *difference) addAffected(identities []resource.UID) {
 	d.affected = append(d.affected, identities...)
 	slices.Sort(d.affected)
-	if d.affected = slices.Compact(d.affected); len(d.affected) > maxIdentities {
-		d.affected = d.affected[:maxIdentities]
+	if d.affected = slices.Compact(d.affected); len(d.affected) > d.limits.identities {
+		d.affected = d.affected[:d.limits.identities]
 		d.incomplete(reasonIdentities)
 	}
 }
 
 // readUnmapped reads the bindings that came from a mapping of these providers and that no mapping grants now.
-func (s *Service) readUnmapped(ctx context.Context, to *side, providers []resource.UID) error {
+func (s *Service) readUnmapped(ctx context.Context, d *difference, to *side, providers []resource.UID) error {
 	to.unmapped = map[resource.UID]resource.UID{}
 	for _, p := range providers {
-		unmapped, err := s.store.Unmapped(ctx, p, maxIdentities)
+		unmapped, err := s.store.Unmapped(ctx, p, d.limits.identities)
 		if err != nil {
 			return err
 		}

@@ -21,19 +21,29 @@ const (
 	MaxChanges = 20 // greatest number of changes in one simulation
 
 	maxShown       = 50                  // greatest number of items in each list of the result
-	usePeriod      = 30 * 24 * time.Hour // how far back uses and pulls are considered
-	totalLimit     = 5 * time.Second     // time after which the result is returned, even if it is incomplete
-	applyLimit     = 3 * time.Second     // timeout for applying the changes and reading their effect
-	maxIdentities  = 2000                // greatest number of affected identities
+	pullPeriod     = 30 * 24 * time.Hour // how far back pulls are considered
 	maxChanges     = 200_000             // greatest number of capabilities that identities gain and lose on groups
 	maxPullers     = 100                 // greatest number of identities whose pulls are read
 	maxPullsOfUser = 2000                // greatest number of pulls that are read for one identity, newest first
 )
 
+// limits are the bounds that depend on the number of changes.
+type limits struct {
+	total      time.Duration // time after which the result is returned, even if it is incomplete
+	apply      time.Duration // timeout for applying the changes and reading their effect
+	identities int           // greatest number of affected identities
+	usePeriod  time.Duration // how far back uses are considered
+}
+
+var (
+	fewLimits  = limits{5 * time.Second, 3 * time.Second, 2000, 30 * 24 * time.Hour}
+	manyLimits = limits{100 * time.Second, 90 * time.Second, 20_000, 90 * 24 * time.Hour}
+)
+
 // The reasons why a result is incomplete.
 const (
 	reasonTime         = "TIME: the simulation took too long; the result has only what was found until then"
-	reasonIdentities   = "IDENTITIES: the changes affect too many identities; the result covers the first 2000"
+	reasonIdentities   = "IDENTITIES: the changes affect too many identities; the result does not cover all of them"
 	reasonChanges      = "CHANGES: identities gain and lose too many capabilities; the result does not count all of them"
 	reasonPulls        = "PULLS: there are too many pulls; the result considers only the newest"
 	reasonUnknownUsers = "UNKNOWN: people who will come through a mapping, a provider or an invite are not known yet"
@@ -87,7 +97,7 @@ type Consequences struct {
 type AccessChanges struct {
 	Affected[AccessChange]
 	Identities int // number of affected identities
-	Used       int // how many of the Total capabilities were used in the last 30 days
+	Used       int // how many of the Total capabilities were used in the last 30 days, or 90: see Changes.Many
 }
 
 // Affected has the first items that the caller may see, the total number of items, and the number of items that the
@@ -122,6 +132,7 @@ type Changes struct {
 	Apply        func(context.Context) error // makes the changes; may be called more than once
 	Providers    []resource.UID              // identity providers whose mappings are deleted
 	UnknownUsers bool                        // whether people who have never signed in may gain access later
+	Many         bool                        // whether there may be thousands; then uses of 90 days are considered
 }
 
 // Run returns the consequences of changes. It makes the changes in a transaction, by calling the methods that make
@@ -137,8 +148,12 @@ func (s *Service) Run(ctx context.Context, c Changes) (out Consequences, _ error
 		return out, err
 	}
 	defer release()
-	deadline := time.Now().Add(totalLimit)
-	d, err := s.apply(ctx, c)
+	limits := fewLimits
+	if c.Many {
+		limits = manyLimits
+	}
+	deadline := time.Now().Add(limits.total)
+	d, err := s.apply(ctx, c, limits)
 	if err != nil {
 		return out, err
 	}

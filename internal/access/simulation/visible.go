@@ -19,7 +19,7 @@ func (s *Service) nameChanges(ctx context.Context, d *difference, changes []chan
 	identities, visible := map[resource.UID]bool{}, map[resource.UID]bool{}
 	var seen []usedChange
 	out.Total = len(changes)
-	recent := d.asOf.Add(-usePeriod)
+	recent := d.asOf.Add(-d.limits.usePeriod)
 	for i, c := range changes {
 		identities[c.identity] = true
 		u := usedChange{change: c}
@@ -217,7 +217,7 @@ func (s *Service) refusedPulls(
 		}
 		pullers = append(pullers, p)
 	}
-	since := s.cfg.Now().UTC().Truncate(time.Millisecond).Add(-usePeriod)
+	since := s.cfg.Now().UTC().Truncate(time.Millisecond).Add(-pullPeriod)
 	for _, p := range pullers {
 		if d.late() {
 			break

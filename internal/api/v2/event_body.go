@@ -37,6 +37,7 @@ type EventBodies struct {
 // event types.
 var eventKinds = merge(accessapi.EventKinds, registryapi.EventKinds, vulnapi.EventKinds, map[string]wire.EventKind{
 	"events.subscription": wire.NewEventKind(SubscriptionOf, &eventspb.DeleteSubscriptionRequest{}),
+	"iam.organization":    wire.NewEventKind(appliedOf, nil),
 })
 
 // eventBodies return the bodies of events whose body is not the resource itself.

@@ -13,6 +13,7 @@ import (
 	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
 	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
 	operatorpb "github.com/holdfast-dev/holdfast/gen/operator/v1"
+	organizationpb "github.com/holdfast-dev/holdfast/gen/organization/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	"github.com/holdfast-dev/holdfast/internal/access/budget"
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
@@ -22,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/v2/vulnapi"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/events/event"
+	"github.com/holdfast-dev/holdfast/internal/ops/organization"
 	"github.com/holdfast-dev/holdfast/internal/ops/search"
 	"github.com/holdfast-dev/holdfast/internal/ops/status"
 	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
@@ -61,6 +63,8 @@ type Services struct {
 	Reports   *report.Service
 	Search    *search.Service
 	Operator  *status.Service
+
+	Organization *organization.Service
 }
 
 // Config has the parameters of the methods.
@@ -81,15 +85,22 @@ type server struct {
 	deliveriespb.UnsafeDeliveriesServiceServer
 	auditpb.UnsafeAuditServiceServer
 	pingpb.UnsafePingServiceServer
+	organizationpb.UnsafeOrganizationServiceServer
 
 	events   *event.Service
 	operator *status.Service
 	cfg      Config
-	encoder  *wire.Encoder
+
+	organization *organization.Service
+	budgets      *budget.Service
+	requests     requests
+	encoder      *wire.Encoder
 }
 
 // Register adds the gRPC services to r.
 func Register(r grpc.ServiceRegistrar, services Services, cfg Config) {
+	recorded := requests{}
+	r = recorder{r, recorded}
 	accessapi.Register(r, accessapi.Services{
 		IAM: services.IAM, Simulation: services.Simulation, Budgets: services.Budgets, STS: services.STS,
 		Login: services.Login, Accounts: services.Accounts, Search: services.Search,
@@ -104,12 +115,14 @@ func Register(r grpc.ServiceRegistrar, services Services, cfg Config) {
 		Blast:  services.Blast, Inventory: services.Inventory, Trends: services.Trends,
 		Reports: services.Reports,
 	}, cfg.Dir)
-	s := &server{events: services.Events, operator: services.Operator, cfg: cfg, encoder: &wire.Encoder{}}
+	s := &server{events: services.Events, operator: services.Operator, cfg: cfg, encoder: &wire.Encoder{},
+		organization: services.Organization, budgets: services.Budgets, requests: recorded}
 	eventspb.RegisterSubscriptionsServiceServer(r, s)
 	deliveriespb.RegisterDeliveriesServiceServer(r, s)
 	auditpb.RegisterAuditServiceServer(r, s)
 	operatorpb.RegisterOperatorServiceServer(r, s)
 	pingpb.RegisterPingServiceServer(r, s)
+	organizationpb.RegisterOrganizationServiceServer(r, s)
 }
 
 func (*server) Ping(context.Context, *pingpb.PingRequest) (*pingpb.PingResponse, error) {

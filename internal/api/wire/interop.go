@@ -51,6 +51,7 @@ var Packages = []Package{
 	{Name: "holdfast.oci.v1"},
 	{Name: "holdfast.operator.v1"},
 	{Name: "holdfast.advisories.v1"},
+	{Name: "holdfast.organization.v1"},
 }
 
 // Names returns all names of the package, with Name first.

@@ -60,6 +60,7 @@ const (
 	MappingCreated          EventType = "iam.external_group_role_mappings.created.v1"
 	MappingDeleted          EventType = "iam.external_group_role_mappings.deleted.v1"
 	MappingsDeleted         EventType = "iam.external_group_role_mappings.deleted.batch.v1"
+	OrganizationApplied     EventType = "iam.organization.applied.v1" // many changes in one transaction
 	BudgetCreated           EventType = "iam.budgets.created.v1"
 	BudgetUpdated           EventType = "iam.budgets.updated.v1"
 	BudgetDeleted           EventType = "iam.budgets.deleted.v1"
@@ -139,6 +140,29 @@ const (
 
 // Internal reports whether events of this type are not delivered to subscribers.
 func (t EventType) Internal() bool { return t == IdentityMetadataUpdated }
+
+// configuring are the types of events about changes that a file can describe. Events about images, people who come and
+// go, and what the server does by itself are not among them.
+var configuring = map[EventType]bool{
+	GroupCreated: true, GroupUpdated: true, GroupDeleted: true,
+	IdentityCreated: true, IdentityUpdated: true, IdentityDeleted: true,
+	RoleCreated: true, RoleUpdated: true, RoleDeleted: true,
+	BindingCreated: true, BindingsCreated: true, BindingUpdated: true, BindingDeleted: true,
+	AccessRuleCreated: true, AccessRuleDeleted: true,
+	ProviderCreated: true, ProviderUpdated: true, ProviderDeleted: true,
+	AssociationCreated: true, AssociationUpdated: true, AssociationDeleted: true,
+	MappingCreated: true, MappingDeleted: true, MappingsDeleted: true,
+	BudgetCreated: true, BudgetUpdated: true, BudgetDeleted: true,
+	RepoCreated: true, RepoUpdated: true, RepoDeleted: true, RetentionUpdated: true, RetentionDeleted: true,
+	UpstreamCreated: true, UpstreamUpdated: true, UpstreamDeleted: true, RegistrySettingsUpdated: true,
+	SignerCreated: true, SignerDeleted: true, FeedCreated: true, FeedUpdated: true, FeedDeleted: true,
+	ExceptionCreated: true, ExceptionApproved: true, ExceptionDeleted: true,
+	RuleCreated: true, RuleUpdated: true, RuleDeleted: true, SLAUpdated: true, SLADeleted: true,
+	SignInRulesUpdated: true, SubscriptionCreated: true, SubscriptionDeleted: true,
+}
+
+// Configures reports whether events of this type are about a change that a file about an organization can describe.
+func (t EventType) Configures() bool { return configuring[t] }
 
 // OfRegistry reports whether the type has the prefix of the registry.
 func (t EventType) OfRegistry() bool { return t == RegistryPush || t == RegistryPull }

@@ -151,6 +151,9 @@ func (s *Service) scan(
 	return matched, before, nil
 }
 
+// MayAudit reports whether the caller may see an event in the audit log.
+func (s *Service) MayAudit(ctx context.Context, e resource.Event) bool { return s.mayAudit(ctx, e) }
+
 // mayAudit reports whether the caller may see an event.
 func (s *Service) mayAudit(ctx context.Context, e resource.Event) bool {
 	scope := e.Group
@@ -187,6 +190,7 @@ var listCapabilities = map[string]resource.Capability{
 	"iam.account_associations":         resource.AccountAssociationsList,
 	"iam.group_invite":                 resource.GroupInvitesList,
 	"iam.budgets":                      resource.GroupsList,
+	"iam.organization":                 resource.GroupsList,
 	"platform.registry.repo":           resource.RepoList,
 	"platform.registry.tag":            resource.TagList,
 	"platform.registry.trash":          resource.TagList,

@@ -23,6 +23,7 @@ const (
 	ForOneTimePasswords = "one-time passwords"
 	ForMail             = "mail"
 	ForUpstreams        = "upstream"
+	ForRevisions        = "organization revision" // in the hands of clients
 )
 
 // A Key is the master key of an installation. Anyone who has it and the database

@@ -311,7 +311,7 @@ func (s *Store) FindRepo(ctx context.Context, names []string) (repo, group resou
 			group = uid
 		}
 	}
-	if repo != "" {
+	if repo != "" && !store.InTransaction(ctx) { // others must not find a repo that is not committed
 		s.repos.put(path, repo, cleared)
 	}
 	return repo, group, err

@@ -62,7 +62,7 @@ type pendingRead[Q, A any] struct {
 // Read performs a read. The result is as new as if the read had its own
 // statement, because a read never joins a statement that is already running.
 func (b *Batcher[Q, A]) Read(ctx context.Context, query Q) (A, error) {
-	if !b.db.Engine.Postgres || store.InSimulation(ctx) {
+	if !b.db.Engine.Postgres || store.InTransaction(ctx) {
 		return b.readOne(ctx, query)
 	}
 	r := &pendingRead[Q, A]{ctx: ctx, query: query, done: make(chan struct{})}

@@ -58,6 +58,7 @@ func (c *Cache[T]) Get(ctx context.Context) (*T, error) {
 			return content, nil
 		}
 	}
+	ctx = store.OutsideTransaction(ctx) // other requests must not see changes that are not committed
 	c.mu.Lock()
 	last, cleared := c.last, c.cleared
 	c.mu.Unlock()

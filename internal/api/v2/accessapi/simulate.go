@@ -48,7 +48,7 @@ func (s *server) Simulate(ctx context.Context, r *accesspb.SimulateRequest) (*ac
 	if err != nil {
 		return nil, err
 	}
-	return consequencesOf(got), nil
+	return ConsequencesOf(got), nil
 }
 
 // inChange returns the error of the change with index i of n changes. It puts the path of
@@ -142,7 +142,8 @@ func (s *server) applyToIdentities(ctx context.Context, change any) (err error) 
 	return err
 }
 
-func consequencesOf(c simulation.Consequences) *accesspb.SimulateResponse {
+// ConsequencesOf returns the message about consequences.
+func ConsequencesOf(c simulation.Consequences) *accesspb.SimulateResponse {
 	return &accesspb.SimulateResponse{
 		Gained: wire.Convert(c.Gained.Shown, accessChangeOf), GainedTotal: int32(c.Gained.Total),
 		GainedHidden: int32(c.Gained.Hidden), GainedIdentities: int32(c.Gained.Identities),
