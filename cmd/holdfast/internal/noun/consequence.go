@@ -67,7 +67,7 @@ func (a *App) noteConsequences(ctx context.Context, requests ...protoreflect.Mes
 	if err != nil || got == nil {
 		return err
 	}
-	for _, line := range describe(got) {
+	for _, line := range Describe(got, 30) {
 		a.Note("%s", line)
 	}
 	return nil
@@ -95,11 +95,12 @@ func (a *App) lossOf(ctx context.Context, cmd *cobra.Command, requests []protore
 	if err != nil || got.GetLostIdentities() <= askAbove {
 		return nil
 	}
-	return describe(got)
+	return Describe(got, 30)
 }
 
-// describe returns the effects as sentences.
-func describe(r *accesspb.SimulateResponse) (lines []string) {
+// Describe returns the effects as sentences. usedDays is the number of days in which the lost
+// capabilities that were used are counted.
+func Describe(r *accesspb.SimulateResponse, usedDays int) (lines []string) {
 	if r.GetGainedTotal()+r.GetLostTotal()+r.GetWorkloadsTotal()+r.GetSessionsTotal()+r.GetPullsTotal() == 0 {
 		lines = append(lines, "nobody would gain or lose anything")
 	}
@@ -108,7 +109,7 @@ func describe(r *accesspb.SimulateResponse) (lines []string) {
 	lines = append(lines,
 		describeChanges("lose", r.GetLost(), r.GetLostTotal(), r.GetLostHidden(), r.GetLostIdentities())...)
 	if n := r.GetLostUsedTotal(); n > 0 {
-		lines = append(lines, fmt.Sprintf("%d of the lost capabilities were used in the last 30 days", n))
+		lines = append(lines, fmt.Sprintf("%d of the lost capabilities were used in the last %d days", n, usedDays))
 	}
 	if n := r.GetWorkloadsTotal(); n > 0 {
 		var names []string

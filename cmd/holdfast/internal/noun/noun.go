@@ -567,6 +567,19 @@ func (a *App) Confirm(ctx context.Context, cmd *cobra.Command, n Noun, names, ui
 	return a.askToContinue(ctx, append(lines, also...), "nothing was deleted")
 }
 
+// Continue asks whether to continue after lines, unless --yes is given. Without a terminal,
+// --yes is needed. refused says what was not done.
+func (a *App) Continue(ctx context.Context, cmd *cobra.Command, lines []string, refused string) error {
+	if yes, _ := cmd.Flags().GetBool("yes"); yes {
+		return nil
+	}
+	if !output.IsTerminal(a.In) {
+		return problem.Usage("%s: there is no terminal to ask for confirmation", refused).
+			Hint("use --yes to continue without confirmation")
+	}
+	return a.askToContinue(ctx, lines, refused)
+}
+
 // confirmParent asks for confirmation if no parent is given and the resource would apply
 // to the whole organization, because people often do that by mistake.
 func (a *App) confirmParent(ctx context.Context, n Noun, cmd *cobra.Command, parent string) error {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/orgfile/format"
@@ -52,7 +51,7 @@ func fileName(folder string) string {
 	if folder == "" {
 		return rootFile
 	}
-	return "folder-" + strings.ReplaceAll(folder, " ", "_") + ".yaml"
+	return "folder-" + folder + ".yaml"
 }
 
 func writeFile(path string, m *model.Model, notes []string) (err error) {

@@ -2,8 +2,11 @@ package orgfile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +15,10 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/orgfile/model"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
+
+// softLimit is the memory from which the garbage collector works harder, because the YAML
+// library leaves much garbage.
+const softLimit = 400 << 20
 
 func fmtCommand(a *noun.App) *cobra.Command {
 	var check bool
@@ -22,6 +29,7 @@ func fmtCommand(a *noun.App) *cobra.Command {
 		Example: "  holdfast org fmt acme.yaml\n  holdfast org fmt --check acme/*.yaml",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			debug.SetMemoryLimit(softLimit)
 			changed := false
 			for _, path := range args {
 				done, err := formatFile(a, path, check)
@@ -74,11 +82,19 @@ func replaceFile(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, text, info.Mode().Perm()); err != nil {
+	f, err := os.CreateTemp(filepath.Dir(path), ".holdfast-*")
+	if err != nil {
 		return err
 	}
-	return os.Rename(temporary, path)
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Chmod(info.Mode().Perm()), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
 }
 
 func schemaCommand(a *noun.App) *cobra.Command {

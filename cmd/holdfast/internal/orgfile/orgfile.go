@@ -24,7 +24,7 @@ import (
 // Command returns the commands for organizations in files.
 func Command(a *noun.App) *cobra.Command {
 	cmd := a.Branch("org", "Keep an organization in a file: export it, and plan and apply changes",
-		exportCommand(a), fmtCommand(a), schemaCommand(a), planCommand(a))
+		exportCommand(a), fmtCommand(a), schemaCommand(a), planCommand(a), applyCommand(a))
 	cmd.Long = "A file contains folders, roles, bindings, workloads, repos and more of a group, with names and paths\n" +
 		"in place of uids. It manages only the kinds that it has a section for, only in its group and below it."
 	return cmd

@@ -2,6 +2,7 @@ package orgfile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/orgfile/plan"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/orgfile/state"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	organizationpb "github.com/holdfast-dev/holdfast/gen/organization/v1"
 )
 
 // exitChanges is the exit code of a plan that has changes. The commands that have it report
@@ -25,6 +27,9 @@ const exitChanges = 2
 type choice struct {
 	file, group string
 	options     plan.Options
+	// lenient means that a secret that cannot be read is only noted, because whoever plans need
+	// not have it.
+	lenient bool
 }
 
 func (c *choice) register(cmd *cobra.Command) {
@@ -40,6 +45,11 @@ type comparison struct {
 	*plan.Plan
 	state    *state.State
 	requests []plan.Request
+	request  *organizationpb.ApplyOrganizationRequest // makes the changes
+	// checked is the server's answer to the plan. It is nil if there are no changes, or if the
+	// server refused to compute the consequences; refusal says why.
+	checked *organizationpb.ApplyOrganizationResponse
+	refusal string
 }
 
 // compare reads the files and the organization, and compares them.
@@ -55,11 +65,15 @@ func (c *choice) compare(ctx context.Context, a *noun.App) (*comparison, error) 
 	if c.group == "" {
 		c.group = wanted.Group
 	}
+	revision, err := readRevision(ctx, a, c.group)
+	if err != nil {
+		return nil, err
+	}
 	s, err := readState(ctx, a, c.group, wanted.Managed)
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.Resolve(ctx, plan.Outside(wanted))
+	found, err := s.Resolve(ctx, plan.Outside(wanted, s.Model))
 	if err != nil {
 		return nil, mistaken(err)
 	}
@@ -75,8 +89,22 @@ func (c *choice) compare(ctx context.Context, a *noun.App) (*comparison, error) 
 			}
 		}
 	}
-	requests, err := plan.Maker{Outside: found.UIDs, Secret: readSecret}.Requests(p)
-	return &comparison{p, s, requests}, mistaken(err)
+	made := &comparison{Plan: p, state: s}
+	secret := func(ref string) (string, error) {
+		text, err := readSecret(ref)
+		if err != nil && c.lenient {
+			made.refusal = err.Error()
+			return "", nil
+		}
+		return text, err
+	}
+	requests, err := plan.Maker{Outside: found.UIDs, Secret: secret}.Requests(p)
+	if err != nil {
+		return nil, mistaken(err)
+	}
+	made.requests = requests
+	made.request, err = applyRequest(s.GroupUID, revision, requests)
+	return made, err
 }
 
 // readSecret returns the value of a reference to a secret, which Clean has checked.
@@ -94,8 +122,9 @@ func readSecret(ref string) (string, error) {
 }
 
 func planCommand(a *noun.App) *cobra.Command {
-	var c choice
+	c := choice{lenient: true}
 	var markdown, needs bool
+	var out string
 	cmd := &cobra.Command{
 		Use: "plan -f FILE", Short: "Show what would change if a file were applied", Args: cobra.NoArgs,
 		Long: "Compares a file with its group. Read access is enough. The exit code is 0 if nothing would change, 2 if\n" +
@@ -103,7 +132,7 @@ func planCommand(a *noun.App) *cobra.Command {
 		Example: "  holdfast org plan -f acme.yaml\n  holdfast org plan -f acme --prune --markdown\n" +
 			"  holdfast org plan -f acme.yaml --needs",
 		Annotations: map[string]string{noun.MistakeCode: "1"},
-		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		RunE: patient(a, func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			p, err := c.compare(ctx, a)
 			if err != nil {
 				return failed(ctx, err)
@@ -111,8 +140,14 @@ func planCommand(a *noun.App) *cobra.Command {
 			if needs {
 				return failed(ctx, printNeeds(ctx, a, p))
 			}
-			if err := printPlan(a, p, markdown); err != nil {
+			broken := p.check(ctx, a)
+			if err := errors.Join(printPlan(a, p, markdown), broken); err != nil {
 				return failed(ctx, err)
+			}
+			if out != "" {
+				if err := p.save(out); err != nil {
+					return failed(ctx, err)
+				}
 			}
 			if len(p.Changes) > 0 {
 				return problem.New(exitChanges, "")
@@ -122,6 +157,7 @@ func planCommand(a *noun.App) *cobra.Command {
 	}
 	c.register(cmd)
 	problem.Must(cmd.MarkFlagRequired("file"))
+	cmd.Flags().StringVar(&out, "out", "", "write the plan to `FILE`, for holdfast org apply FILE")
 	cmd.Flags().BoolVar(&markdown, "markdown", false, "print the plan for a comment of a pull request")
 	cmd.Flags().BoolVar(&needs, "needs", false,
 		"print the capabilities that the changes need, and the smallest managed role that has them")

@@ -1,8 +1,11 @@
 package orgfile
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/orgfile/model"
@@ -46,8 +49,8 @@ func textPlan(a *noun.App, p *comparison) {
 			}
 		}
 	}
-	for _, line := range summary(p) {
-		fmt.Fprintln(a.Out, line)
+	for _, line := range append(summary(p), consequences(p)...) {
+		fmt.Fprintln(a.Out, output.Printable(line))
 	}
 }
 
@@ -112,10 +115,10 @@ func summary(p *comparison) (lines []string) {
 // which they cannot leave.
 func markdownPlan(p *comparison) string {
 	var b strings.Builder
-	lines := summary(p)
+	lines := append(summary(p), consequences(p)...)
 	fmt.Fprintf(&b, "### Holdfast plan for %s\n\n%s\n", code(p.state.Group), lines[0])
 	for _, line := range lines[1:] {
-		fmt.Fprintf(&b, "- %s\n", line)
+		fmt.Fprintf(&b, "- %s\n", inText(line))
 	}
 	if len(p.Changes) == 0 {
 		return b.String()
@@ -149,6 +152,12 @@ func inBlock(text string) string {
 	return strings.ReplaceAll(output.Printable(text), "```", "'''")
 }
 
+// inText makes names in a sentence plain text, so that they cannot add links or mentions.
+func inText(text string) string {
+	return strings.NewReplacer("<", "&lt;", "&", "&amp;", "@", "&#64;", "`", "&#96;", "[", "\\[", "*", "\\*", "_", "\\_",
+		"!", "\\!", "|", "\\|", "#", "&#35;").Replace(output.Printable(text))
+}
+
 func code(text string) string {
 	return "`" + strings.ReplaceAll(output.Printable(text), "`", "'") + "`"
 }
@@ -160,6 +169,10 @@ type planJSON struct {
 	Unnamed  map[string]int `json:"unnamed"`  // resources that the file does not name, by kind
 	Unread   []string       `json:"unread"`   // kinds that were not compared
 	Counters map[string]int `json:"counters"` // changes by action
+	// Consequences are the effects on access. They are null if the server did not compute them,
+	// and ConsequencesError says why.
+	Consequences      json.RawMessage `json:"consequences"`
+	ConsequencesError string          `json:"consequencesError,omitempty"`
 }
 
 type changeJSON struct {
@@ -181,7 +194,12 @@ type fieldJSON struct {
 
 func jsonPlan(p *comparison) planJSON {
 	out := planJSON{Group: p.state.Group, Changes: []changeJSON{}, Unnamed: p.Unnamed, Unread: []string{},
-		Counters: map[string]int{}}
+		Counters: map[string]int{}, Consequences: json.RawMessage("null"), ConsequencesError: p.refusal}
+	if p.checked != nil {
+		if text, err := protojson.Marshal(p.checked.GetConsequences()); err == nil {
+			out.Consequences = text
+		}
+	}
 	for _, c := range p.Changes {
 		j := changeJSON{ID: c.ID, Action: c.Action, Kind: c.Kind.Name, Label: c.Label(), Was: c.Was}
 		if c.Current != nil {

@@ -59,7 +59,7 @@ func collect(m *model.Model, resources map[string][]*model.Resource) error {
 	for _, k := range model.Kinds {
 		for _, r := range m.Add(k, resources[k.Name]) {
 			first := m.Resources[k.Name][r.Key()].Source
-			mistakes = append(mistakes, &Error{r.Source, fmt.Sprintf("the %s %s is already in %s", k.One, r.Path(), first)})
+			mistakes = append(mistakes, &Error{r.Source, fmt.Sprintf("the %s %s is already in %s", k.One, r.Label(), first)})
 			if len(mistakes) == maxMistakes {
 				return mistakes
 			}
@@ -218,7 +218,7 @@ func (p *parser) resource(d *document, k *model.Kind, n *yaml.Node) *model.Resou
 	switch {
 	case k.Named() && r.Name == "":
 		p.fail(n, "the %s has no path", k.One)
-	case k.Parent != "" && k.Parent != model.Folders && r.In == "":
+	case r.In == "" && (k.Here || k.Parent != "" && k.Parent != model.Folders):
 		p.fail(n, "the %s needs in: the path of its %s", k.One, model.KindOf(k.Parent).One)
 	}
 	// A target that is the resource's own folder is what the server assumes.

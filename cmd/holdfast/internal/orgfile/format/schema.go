@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/orgfile/model"
-	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 )
 
 // A Schema is a JSON Schema, or a part of one.
@@ -83,11 +82,11 @@ func fieldSchema(k *model.Kind, f *model.Field) *Schema {
 	case model.Time:
 		s.Pattern = `^\d{4}-\d{2}-\d{2}(T.*)?$`
 	case model.Word:
-		s.Enum = output.EnumWords(k.Descriptor(f).Enum())
+		s.Enum = k.Words(f)
 	case model.Texts:
 		s.Type, s.Items = "array", &Schema{Type: "string"}
 	case model.Words:
-		s.Type, s.Items = "array", &Schema{Enum: output.EnumWords(k.Descriptor(f).Enum())}
+		s.Type, s.Items = "array", &Schema{Enum: k.Words(f)}
 	case model.Table:
 		s.Type, s.Additional = "object", &Schema{Type: "string"}
 	}

@@ -23,7 +23,8 @@ type Kind struct {
 	Fields []Field
 	// Parent is the kind of the resource that contains it: folders, or another kind.
 	Parent string
-	// Here means that there is at most one such resource in a parent, without a name.
+	// Here means that there is at most one such resource for each folder below the group, and
+	// that its UID is the UID of the folder.
 	Here bool
 
 	Service protoreflect.ServiceDescriptor
@@ -40,6 +41,9 @@ type Field struct {
 	Ref     string // kind of the resources that it refers to; "" if it is no reference
 	Secret  bool   // whether the file has only a reference to the value, which the server never returns
 	Derived bool   // whether the server chooses a value if the field is absent, so that an absent value equals any
+	// DerivedFrom is the name of another field. If that field is present, this one is derived.
+	DerivedFrom string
+	Trimmed     bool // whether the server removes white space around the value
 }
 
 // A Type is the form of a field's value.

@@ -1,10 +1,13 @@
 package model
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
+	budgetspb "github.com/holdfast-dev/holdfast/gen/budgets/v1"
 	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
@@ -37,8 +40,7 @@ func KindOf(name string) *Kind {
 }
 
 func table() []*Kind {
-	kinds := append(accessKinds(), registryKinds()...)
-	kinds = append(kinds, findingKinds()...)
+	kinds := slices.Concat(accessKinds(), grantKinds(), registryKinds(), findingKinds(), []*Kind{budgetKind()})
 	for _, k := range kinds {
 		for i := range k.Fields {
 			f := &k.Fields[i]
@@ -72,14 +74,20 @@ func derived(paths ...string) []Field {
 	return list
 }
 
+// copied returns fields whose value the server chooses if the field from is present.
+func copied(from string, paths ...string) []Field {
+	list := fields(paths...)
+	for i := range list {
+		list[i].DerivedFrom = from
+	}
+	return list
+}
+
 func service(file protoreflect.FileDescriptor, name protoreflect.Name) protoreflect.ServiceDescriptor {
 	return file.Services().ByName(name)
 }
 
 func accessKinds() []*Kind {
-	mapping := append([]Field{
-		{Path: "external_group_id", Name: "group"}, {Path: "role_uid", Name: "role", Ref: Roles},
-	}, Field{Path: "scope", Name: "scope", Ref: Folders})
 	return []*Kind{
 		{
 			Name: Folders, One: "folder", About: "Groups below the group of the file. The path \".\" is that group itself.",
@@ -102,6 +110,15 @@ func accessKinds() []*Kind {
 				"aws_identity.arn_pattern", "aws_identity.user_id", "aws_identity.user_id_pattern", "service_principal"),
 				derived("static_keys.expiration_time")...),
 		},
+	}
+}
+
+// grantKinds are the kinds that give people and workloads access.
+func grantKinds() []*Kind {
+	mapping := append([]Field{
+		{Path: "external_group_id", Name: "group"}, {Path: "role_uid", Name: "role", Ref: Roles},
+	}, Field{Path: "scope", Name: "scope", Ref: Folders})
+	return []*Kind{
 		{
 			Name: Providers, One: "identity provider", About: "Identity providers through which people sign in.",
 			Parent:  Folders,
@@ -146,20 +163,31 @@ func accessKinds() []*Kind {
 	}
 }
 
+func budgetKind() *Kind {
+	return &Kind{
+		Name: "budgets", One: "budget", About: "Limits of folders below the group of the file.", Parent: Folders, Here: true,
+		Service: service(budgetspb.File_holdfast_budgets_v1_budgets_proto, "BudgetsService"),
+		Message: (&budgetspb.Budget{}).ProtoReflect().Descriptor(),
+		Fields: fields("stored_bytes", "repos", "identities", "advisories", "webhooks", "groups", "bindings",
+			"requests_per_second", "pulls_per_day"),
+	}
+}
+
 func registryKinds() []*Kind {
 	return []*Kind{
 		{
 			Name: "upstreams", One: "upstream", About: "Registries from which folders fetch images on demand.", Parent: Folders,
 			Service: service(ocipb.File_holdfast_oci_v1_upstream_proto, "UpstreamsService"),
 			Message: (&ocipb.Upstream{}).ProtoReflect().Descriptor(),
-			Fields: append(append(fields("realm", "names", "anyone", "identity"), derived("address", "fresh_for")...),
+			Fields: append(append(fields("names", "anyone", "identity"), derived("address", "realm", "fresh_for")...),
 				Field{Path: "credentials", Secret: true}),
 		},
 		{
 			Name: Repos, One: "repo", About: "Repos, with the repo from which each is synced.", Parent: Folders,
 			Service: service(registrypb.File_holdfast_registry_v2beta1_repos_proto, "ReposService"),
 			Message: (&registrypb.Repo{}).ProtoReflect().Descriptor(),
-			Fields: append(fields("description", "catalog_tier", "bundles", "aliases", "active_tags"),
+			// The server copies the fields of the source.
+			Fields: append(copied("sync.source", "description", "catalog_tier", "bundles", "aliases", "active_tags"),
 				Field{Path: "sync_config.source", Name: "sync.source", Ref: Repos},
 				Field{Path: "sync_config.google", Name: "sync.google"},
 				Field{Path: "sync_config.amazon", Name: "sync.amazon"}, Field{Path: "sync_config.azure", Name: "sync.azure"}),
@@ -168,7 +196,8 @@ func registryKinds() []*Kind {
 			Name: "signers", One: "signer", About: "Whose signatures of images count.", Parent: Folders,
 			Service: service(ocipb.File_holdfast_oci_v1_signers_proto, "SignersService"),
 			Message: (&ocipb.Signer{}).ProtoReflect().Descriptor(),
-			Fields:  fields("description", "key", "issuer", "subject", "subject_pattern", "trusted_root"),
+			Fields: append(fields("description", "issuer", "subject", "subject_pattern"),
+				Field{Path: "key", Trimmed: true}, Field{Path: "trusted_root", Trimmed: true}),
 		},
 	}
 }

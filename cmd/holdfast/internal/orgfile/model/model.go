@@ -107,13 +107,18 @@ func (r *Resource) Label() string {
 	return strings.Join(append(parts, "in", cmp.Or(r.In, Root)), " ")
 }
 
+// Derives reports whether the server chooses the value of a field that is absent.
+func (r *Resource) Derives(f *Field) bool {
+	return f.Derived || f.DerivedFrom != "" && r.Fields[f.DerivedFrom] != nil
+}
+
 // Add adds resources of one kind. It numbers those with equal key fields in the order of
 // their other fields, so that the numbers do not depend on the order of the resources. It
 // returns the resources that have the path of an earlier one, and does not add them.
 func (m *Model) Add(k *Kind, resources []*Resource) (duplicates []*Resource) {
 	list := make(map[string]*Resource, len(resources))
 	m.Resources[k.Name] = list
-	if !k.Named() {
+	if !k.Named() && !k.Here {
 		number(resources)
 	}
 	for _, r := range resources {

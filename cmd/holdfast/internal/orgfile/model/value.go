@@ -115,9 +115,30 @@ func take(fd protoreflect.FieldDescriptor, v protoreflect.Value) Value {
 // not know stays a number, so that it is not lost.
 func word(fd protoreflect.FieldDescriptor, n protoreflect.EnumNumber) string {
 	if v := fd.Enum().Values().ByNumber(n); v != nil {
-		return output.EnumWord(v)
+		return strings.TrimPrefix(output.EnumWord(v), prefix(fd.Enum()))
 	}
 	return strconv.Itoa(int(n))
+}
+
+// prefix returns the prefix of the words of an enumeration whose first value has no prefix to
+// remove, such as severity-.
+func prefix(d protoreflect.EnumDescriptor) string { return strings.ToLower(string(d.Name())) + "-" }
+
+// parseWord is the inverse of word.
+func parseWord(d protoreflect.EnumDescriptor, text string) (protoreflect.EnumNumber, error) {
+	if n, err := noun.ParseEnum(d, prefix(d)+text); err == nil {
+		return n, nil
+	}
+	return noun.ParseEnum(d, text)
+}
+
+// Words returns the words that a field can have.
+func (k *Kind) Words(f *Field) (words []string) {
+	d := k.Descriptor(f).Enum()
+	for _, w := range output.EnumWords(d) {
+		words = append(words, strings.TrimPrefix(w, prefix(d)))
+	}
+	return words
 }
 
 // formatDuration returns the shortest text that noun.ParseDuration reads as d.
@@ -182,7 +203,7 @@ func (k *Kind) Put(f *Field, m protoreflect.Message, v Value) error {
 func scalar(fd protoreflect.FieldDescriptor, text string) (protoreflect.Value, error) {
 	switch {
 	case fd.Kind() == protoreflect.EnumKind:
-		n, err := noun.ParseEnum(fd.Enum(), text)
+		n, err := parseWord(fd.Enum(), text)
 		return protoreflect.ValueOfEnum(n), err
 	case fd.Kind() != protoreflect.MessageKind:
 		return protoreflect.ValueOfString(text), nil
@@ -223,6 +244,9 @@ func (k *Kind) Clean(f *Field, v Value) (Value, error) {
 }
 
 func cleanText(fd protoreflect.FieldDescriptor, f *Field, text string) (Value, error) {
+	if f.Trimmed {
+		text = strings.TrimSpace(text)
+	}
 	if text == "" {
 		return nil, nil
 	}
@@ -241,7 +265,7 @@ func cleanText(fd protoreflect.FieldDescriptor, f *Field, text string) (Value, e
 		}
 		return formatDuration(d), nil
 	case Word:
-		n, err := noun.ParseEnum(fd.Enum(), text)
+		n, err := parseWord(fd.Enum(), text)
 		if err != nil || n == 0 {
 			return nil, err
 		}
@@ -264,7 +288,7 @@ func cleanList(fd protoreflect.FieldDescriptor, texts []string) (Value, error) {
 	}
 	var list []string
 	for _, text := range texts {
-		n, err := noun.ParseEnum(fd.Enum(), text)
+		n, err := parseWord(fd.Enum(), text)
 		if err != nil {
 			return nil, err
 		}

@@ -125,7 +125,7 @@ func compare(current, wanted *model.Resource, o Options) *Change {
 		was, is := old[f.Name], wanted.Fields[f.Name]
 		switch {
 		case f.Secret && (is == nil || current != nil && !o.Secrets):
-		case f.Derived && is == nil:
+		case is == nil && wanted.Derives(f):
 		case f.Secret || !model.Equal(was, is):
 			c.Fields = append(c.Fields, FieldChange{f.Name, was, is})
 		}

@@ -75,11 +75,12 @@ func (p *Plan) lookUp(kind, path string) string {
 }
 
 // Outside returns the references of a model that are not relative paths, by the kind that
-// they refer to. Each has the first resource that contains it.
-func Outside(m *model.Model) map[string]map[string]*model.Resource {
+// they refer to. Each has the first resource that contains it. It leaves out kinds that are
+// not compared, because the current model does not have them.
+func Outside(m, current *model.Model) map[string]map[string]*model.Resource {
 	list := map[string]map[string]*model.Resource{}
 	for _, k := range model.Kinds {
-		if !m.Manages(k) {
+		if !m.Manages(k) || !current.Manages(k) {
 			continue
 		}
 		for _, r := range m.Sorted(k) {

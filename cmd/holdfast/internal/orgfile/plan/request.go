@@ -53,13 +53,17 @@ func (m Maker) requests(p *Plan, c *Change) ([]Request, error) {
 		created, err := m.create(p, c)
 		return slices.Concat([]Request{remove(c, "-old")}, created), err
 	}
-	return m.update(p, c)
+	return m.update(p, c, c.Current.UID)
 }
 
 func (m Maker) create(p *Plan, c *Change) ([]Request, error) {
+	parent := p.lookUp(parentKind(c.Kind), c.Wanted.In)
+	if c.Kind.Here {
+		return m.update(p, c, parent)
+	}
 	method := c.Kind.Method("Create")
 	req := noun.NewMessage(method.Input())
-	noun.Put(req, "parent", p.lookUp(parentKind(c.Kind), c.Wanted.In))
+	noun.Put(req, "parent", parent)
 	body := req.Mutable(c.Kind.Body(method.Input())).Message()
 	if c.Kind.Named() {
 		noun.Put(body, "name", c.Wanted.Name)
@@ -70,11 +74,11 @@ func (m Maker) create(p *Plan, c *Change) ([]Request, error) {
 	return []Request{{c.ID, c.Wanted.Source.String(), method, req.Interface()}}, nil
 }
 
-func (m Maker) update(p *Plan, c *Change) ([]Request, error) {
+func (m Maker) update(p *Plan, c *Change, uid string) ([]Request, error) {
 	method := c.Kind.Method("Update")
 	req := noun.NewMessage(method.Input())
 	body := req.Mutable(c.Kind.Body(method.Input())).Message()
-	noun.Put(body, "uid", c.Current.UID)
+	noun.Put(body, "uid", uid)
 	if err := m.fill(p, c, body); err != nil {
 		return nil, err
 	}
@@ -106,7 +110,7 @@ func (m Maker) fill(p *Plan, c *Change, body protoreflect.Message) error {
 	for i := range c.Kind.Fields {
 		f := &c.Kind.Fields[i]
 		v := c.Wanted.Fields[f.Name]
-		if v == nil && f.Derived && c.Current != nil && c.Action == Update {
+		if v == nil && c.Wanted.Derives(f) && c.Current != nil {
 			v = c.Current.Fields[f.Name]
 		}
 		sent := !f.Secret || slices.ContainsFunc(c.Fields, func(change FieldChange) bool { return change.Name == f.Name })

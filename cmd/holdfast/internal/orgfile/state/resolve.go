@@ -96,7 +96,10 @@ func (s *State) resolve(ctx context.Context, kind, ref string, roles []*iampb.Ro
 				return role.GetUid(), nil
 			}
 		}
-		return "", missing(fmt.Sprintf("there is no managed role %s", path))
+		if uid := s.uids[s.space(kind)+ref]; uid != "" {
+			return uid, nil // the caller may not list roles, but a binding names it
+		}
+		return "", missing(fmt.Sprintf("there is no managed role %s that you can see", path))
 	}
 	apiKind := map[string]string{model.Folders: "groups", model.Targets: "groups", model.Roles: "roles",
 		model.Identities: noun.Identities, model.Repos: "repos", model.Providers: "identity_providers"}[kind]
@@ -142,6 +145,24 @@ func (s *State) person(ctx context.Context, email string) (string, error) {
 		return "", missing(fmt.Sprintf("there is no person %s that you can see: a file does not invite people", email))
 	}
 	return "", missing(fmt.Sprintf("%d people have the address %s: write uid: and the uid of one", len(uids), email))
+}
+
+// Named replaces the UIDs in a sentence by paths, if they are known.
+func (s *State) Named(text string) string {
+	words := strings.Split(text, " ")
+	for i, word := range words {
+		uid := strings.TrimRight(word, ",:;)")
+		path, known := s.paths[uid]
+		switch {
+		case uid == s.GroupUID:
+			words[i] = s.Group + word[len(uid):]
+		case known && strings.HasPrefix(uid, s.GroupUID+"/"):
+			words[i] = s.Group + "/" + path + word[len(uid):]
+		case known:
+			words[i] = strings.TrimPrefix(path, "/") + word[len(uid):]
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // ManagedRoles returns the roles that belong to the service.

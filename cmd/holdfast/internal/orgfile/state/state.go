@@ -197,7 +197,9 @@ func (s *State) list(ctx context.Context, k *model.Kind) (rows []row, _ error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", k.Name, err)
 		}
-		rows = append(rows, s.row(k, m))
+		if r := s.row(k, m); !k.Here || len(r.resource.Fields) > 0 {
+			rows = append(rows, r)
+		}
 	}
 	if k.Name != model.Folders {
 		return rows, nil
@@ -228,6 +230,9 @@ func (s *State) row(k *model.Kind, m protoreflect.Message) row {
 		}
 		r.Fields[f.Name] = v
 		s.notice(f, m)
+	}
+	if k.Here {
+		return row{r, uid}
 	}
 	return row{r, noun.ParentUID(uid)}
 }
