@@ -41,6 +41,8 @@ const (
 	LackKind_LACK_KIND_START LackKind = 3
 	// The binding of a role with the capability has ended.
 	LackKind_LACK_KIND_TIME LackKind = 4
+	// A directory has deactivated the identity, whose roles have no effect now.
+	LackKind_LACK_KIND_DEACTIVATED LackKind = 5
 )
 
 // Enum value maps for LackKind.
@@ -51,6 +53,7 @@ var (
 		2: "LACK_KIND_CAPABILITY",
 		3: "LACK_KIND_START",
 		4: "LACK_KIND_TIME",
+		5: "LACK_KIND_DEACTIVATED",
 	}
 	LackKind_value = map[string]int32{
 		"LACK_KIND_UNSPECIFIED": 0,
@@ -58,6 +61,7 @@ var (
 		"LACK_KIND_CAPABILITY":  2,
 		"LACK_KIND_START":       3,
 		"LACK_KIND_TIME":        4,
+		"LACK_KIND_DEACTIVATED": 5,
 	}
 )
 
@@ -324,7 +328,10 @@ type Grant struct {
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// The team through which the identity holds the role. Absent if a binding gives it. Then
 	// create_time is the time of the mapping.
-	Team          *TeamRole `protobuf:"bytes,7,opt,name=team,proto3" json:"team,omitempty"`
+	Team *TeamRole `protobuf:"bytes,7,opt,name=team,proto3" json:"team,omitempty"`
+	// A directory has deactivated the identity. The role has no effect until the directory
+	// activates the identity again.
+	Deactivated   bool `protobuf:"varint,8,opt,name=deactivated,proto3" json:"deactivated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -406,6 +413,13 @@ func (x *Grant) GetTeam() *TeamRole {
 		return x.Team
 	}
 	return nil
+}
+
+func (x *Grant) GetDeactivated() bool {
+	if x != nil {
+		return x.Deactivated
+	}
+	return false
 }
 
 // CheckAccessRequest asks about one identity.
@@ -2403,7 +2417,7 @@ var File_holdfast_access_v1_access_proto protoreflect.FileDescriptor
 
 const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\n" +
-	"\x1fholdfast/access/v1/access.proto\x12\x12holdfast.access.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a$holdfast/access/v1/directories.proto\x1a&holdfast/annotations/annotations.proto\x1a(holdfast/capabilities/capabilities.proto\x1a(holdfast/iam/v2beta1/role_bindings.proto\"\x94\x03\n" +
+	"\x1fholdfast/access/v1/access.proto\x12\x12holdfast.access.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a$holdfast/access/v1/directories.proto\x1a&holdfast/annotations/annotations.proto\x1a(holdfast/capabilities/capabilities.proto\x1a(holdfast/iam/v2beta1/role_bindings.proto\"\xb6\x03\n" +
 	"\x05Grant\x12\x1f\n" +
 	"\vbinding_uid\x18\x01 \x01(\tR\n" +
 	"bindingUid\x12E\n" +
@@ -2414,7 +2428,8 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"createTime\x12;\n" +
 	"\vexpire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x120\n" +
-	"\x04team\x18\a \x01(\v2\x1c.holdfast.access.v1.TeamRoleR\x04team\"\xf7\x01\n" +
+	"\x04team\x18\a \x01(\v2\x1c.holdfast.access.v1.TeamRoleR\x04team\x12 \n" +
+	"\vdeactivated\x18\b \x01(\bR\vdeactivated\"\xf7\x01\n" +
 	"\x12CheckAccessRequest\x12&\n" +
 	"\fidentity_uid\x18\x01 \x01(\tB\x03\xe0A\x02R\videntityUid\x12#\n" +
 	"\n" +
@@ -2567,13 +2582,14 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
 	"go_version\x18\x02 \x01(\tR\tgoVersion\x12!\n" +
-	"\fapi_versions\x18\x03 \x03(\tR\vapiVersions*|\n" +
+	"\fapi_versions\x18\x03 \x03(\tR\vapiVersions*\x97\x01\n" +
 	"\bLackKind\x12\x19\n" +
 	"\x15LACK_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eLACK_KIND_ROLE\x10\x01\x12\x18\n" +
 	"\x14LACK_KIND_CAPABILITY\x10\x02\x12\x13\n" +
 	"\x0fLACK_KIND_START\x10\x03\x12\x12\n" +
-	"\x0eLACK_KIND_TIME\x10\x04*\x89\x05\n" +
+	"\x0eLACK_KIND_TIME\x10\x04\x12\x19\n" +
+	"\x15LACK_KIND_DEACTIVATED\x10\x05*\x89\x05\n" +
 	"\n" +
 	"SearchKind\x12\x1b\n" +
 	"\x17SEARCH_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +

@@ -40,6 +40,9 @@ const (
 	// It has ended. It grants nothing, cannot be changed, and does not prevent the
 	// deletion of its role or group.
 	RoleBindingState_ROLE_BINDING_STATE_OVER RoleBindingState = 3
+	// A directory has deactivated the identity. The binding has no effect until the
+	// directory activates the identity again.
+	RoleBindingState_ROLE_BINDING_STATE_DEACTIVATED RoleBindingState = 4
 )
 
 // Enum value maps for RoleBindingState.
@@ -49,12 +52,14 @@ var (
 		1: "ROLE_BINDING_STATE_ACTIVE",
 		2: "ROLE_BINDING_STATE_UPCOMING",
 		3: "ROLE_BINDING_STATE_OVER",
+		4: "ROLE_BINDING_STATE_DEACTIVATED",
 	}
 	RoleBindingState_value = map[string]int32{
 		"ROLE_BINDING_STATE_UNSPECIFIED": 0,
 		"ROLE_BINDING_STATE_ACTIVE":      1,
 		"ROLE_BINDING_STATE_UPCOMING":    2,
 		"ROLE_BINDING_STATE_OVER":        3,
+		"ROLE_BINDING_STATE_DEACTIVATED": 4,
 	}
 )
 
@@ -111,7 +116,7 @@ type RoleBinding struct {
 	// The reason for the binding. Absent if none was given.
 	Reason *string `protobuf:"bytes,1002,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	// Whether the binding is in effect now. Absent if it has neither a start nor an end,
-	// and so is always in effect.
+	// and no directory has deactivated the identity, and so is in effect.
 	State         *RoleBindingState `protobuf:"varint,1003,opt,name=state,proto3,enum=holdfast.iam.v2beta1.RoleBindingState,oneof" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1075,12 +1080,13 @@ const file_holdfast_iam_v2beta1_role_bindings_proto_rawDesc = "" +
 	"\brole_uid\x18\x03 \x01(\tR\aroleUid\x12$\n" +
 	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"i\n" +
 	"\x1fBatchCreateRoleBindingsResponse\x12F\n" +
-	"\rrole_bindings\x18\x01 \x03(\v2!.holdfast.iam.v2beta1.RoleBindingR\froleBindings*\x93\x01\n" +
+	"\rrole_bindings\x18\x01 \x03(\v2!.holdfast.iam.v2beta1.RoleBindingR\froleBindings*\xb7\x01\n" +
 	"\x10RoleBindingState\x12\"\n" +
 	"\x1eROLE_BINDING_STATE_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19ROLE_BINDING_STATE_ACTIVE\x10\x01\x12\x1f\n" +
 	"\x1bROLE_BINDING_STATE_UPCOMING\x10\x02\x12\x1b\n" +
-	"\x17ROLE_BINDING_STATE_OVER\x10\x032\x9c\n" +
+	"\x17ROLE_BINDING_STATE_OVER\x10\x03\x12\"\n" +
+	"\x1eROLE_BINDING_STATE_DEACTIVATED\x10\x042\x9c\n" +
 	"\n" +
 	"\x13RoleBindingsService\x12\x98\x01\n" +
 	"\x0eGetRoleBinding\x12+.holdfast.iam.v2beta1.GetRoleBindingRequest\x1a!.holdfast.iam.v2beta1.RoleBinding\"6\x82\xd3\xe4\x93\x02$\x12\"/iam/v2beta1/roleBindings/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +

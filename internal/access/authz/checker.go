@@ -222,18 +222,21 @@ func (c *Checker) GrantsOfCaller(ctx context.Context) ([]Grant, error) {
 	return grants, nil
 }
 
-// Holds reports whether an identity holds want on target or above it.
+// Holds reports whether an identity holds want on target or above it. An identity that is suspended holds nothing.
 func (c *Checker) Holds(identity resource.UID, want resource.Capability, target resource.UID) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.index.missing(identity, target, resource.NewCapabilities(want), currently) == resource.Capabilities{}
+	return !c.isSuspended(&Caller{Identity: identity}) &&
+		c.index.missing(identity, target, resource.NewCapabilities(want), currently) == resource.Capabilities{}
 }
 
-// HoldsAll reports whether an identity holds every capability of want on target or above it.
+// HoldsAll reports whether an identity holds every capability of want on target or above it. An identity that is
+// suspended holds nothing.
 func (c *Checker) HoldsAll(identity resource.UID, want resource.Capabilities, target resource.UID) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.index.missing(identity, target, want, currently) == resource.Capabilities{}
+	return !c.isSuspended(&Caller{Identity: identity}) &&
+		c.index.missing(identity, target, want, currently) == resource.Capabilities{}
 }
 
 // EndOf returns the latest end among the grants that a token can use: the unexpired grants of its identity within its
@@ -341,6 +344,13 @@ func (c *Checker) Home(ctx context.Context, caller Caller) (resource.UID, error)
 		c.homes.Add(caller.Session, home) // the home of a session never changes
 	}
 	return home, err
+}
+
+// Suspended reports whether a directory has deactivated an identity, whose grants have no effect then.
+func (c *Checker) Suspended(identity resource.UID) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.isSuspended(&Caller{Identity: identity})
 }
 
 // isSuspended reports whether the identity of a caller, or an identity through which it was assumed, is suspended.

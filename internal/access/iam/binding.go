@@ -80,9 +80,10 @@ func (s *Service) hiddenIdentity(ctx context.Context, b resource.RoleBinding) []
 // may see their own identity, workloads that they may list, and, if they may list identities in the binding's group,
 // people who have joined its organization themselves. The UID remains, because the caller already knows it.
 //
-// Redact also sets the time that decides the state of the binding.
+// Redact also sets the time and the deactivation that decide the state of the binding.
 func (s *Service) Redact(ctx context.Context, b resource.BoundRole) resource.BoundRole {
 	_, b.Now = s.store.Clock()
+	b.Deactivated = s.authz.Suspended(b.Identity)
 	place := b.Identity
 	if b.Identity.IsRoot() {
 		place = b.Group()

@@ -18,6 +18,7 @@ const (
 	RoleLacksCapability                          // no role of the identity has the capability
 	RoleNotBegun                                 // a role with the capability begins later
 	RoleExpired                                  // a role with the capability has expired
+	Deactivated                                  // a directory has deactivated the identity
 )
 
 // A MissingCapability explains why an identity does not hold a capability, and what would help. It has only what the
@@ -52,6 +53,10 @@ func (s *Service) ExplainMissing(
 		if reason := missingReason(held[i].RoleBinding, h.Roles, h.Now); m.nearer(reason, held[i]) {
 			m.Reason, m.Nearest = reason, &held[i]
 		}
+	}
+	if s.authz.Suspended(identity) {
+		m.Reason = Deactivated
+		return m, nil // no role would help
 	}
 	if !s.authz.Sees(ctx, resource.RoleBindingsList, target) { // then the caller asks about their own identity
 		return m, nil

@@ -76,6 +76,9 @@ func (s *Service) pastBindings(
 	got, err := s.past.PastBindings(ctx, q, req)
 	got.Total = total
 	s.redactAll(ctx, got.Items)
+	for i := range got.Items {
+		got.Items[i].Deactivated = false // the caller asks about another time
+	}
 	return got, err
 }
 
@@ -207,6 +210,7 @@ func (s *Service) DiffAccess(ctx context.Context, f DiffFilter, p page.Params) (
 	}
 	for i := range got.Items {
 		got.Items[i].BoundRole = s.Redact(ctx, got.Items[i].BoundRole)
+		got.Items[i].Deactivated = false
 	}
 	out.Page = page.Finish(s.pages, req, got)
 	if req.After == nil {

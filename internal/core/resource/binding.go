@@ -98,6 +98,8 @@ type BoundRole struct {
 	Team         *TeamRole // the team that gives the role; then there is no binding with the UID. Nil for a binding
 	// when the binding was read, by the clock that decides whether it is valid; zero if not needed
 	Now time.Time
+	// whether a directory has deactivated the identity, so that the role has no effect now; not for times in the past
+	Deactivated bool
 }
 
 // Info describes a resource that is referred to.

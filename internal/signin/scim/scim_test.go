@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/access/iam"
 	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/signin/scim"
 	"github.com/holdfast-dev/holdfast/internal/testkit"
@@ -206,6 +208,7 @@ func checkDeactivation(t *testing.T, w *world, change func(w *world, id string, 
 	if _, err := w.signIn("x-ben"); !errors.Is(err, fault.PermissionDenied) {
 		t.Errorf("a new sign-in: %v", err)
 	}
+	w.checkInactive(ben.UID)
 	if n := w.eventsOf(resource.IdentityDeactivated); n != 1 {
 		t.Errorf("%d events say that the person was deactivated", n)
 	}
@@ -224,6 +227,28 @@ func checkDeactivation(t *testing.T, w *world, change func(w *world, id string, 
 	}
 	if got := w.checker.GrantsOf(ben.UID); len(got) == 0 || len(got) != len(grants) {
 		t.Errorf("grants %v, want %v", got, grants)
+	}
+}
+
+// checkInactive checks that the answers about access say that the roles of a deactivated person have no effect.
+func (w *world) checkInactive(person resource.UID) {
+	w.t.Helper()
+	pages := page.NewTokens([]byte("key"), time.Now)
+	svc := iam.New(w.store.DB, w.checker, pages, iam.Config{})
+	a, err := svc.CheckAccess(w.owner, person, resource.GroupsList, w.org.UID)
+	if err != nil || a.Allowed || len(a.Items) > 0 {
+		w.t.Errorf("CheckAccess: %+v, %v", a, err)
+	}
+	if m, err := svc.ExplainMissing(w.owner, person, resource.GroupsList, w.org.UID); err != nil ||
+		m.Reason != iam.Deactivated {
+		w.t.Errorf("the reason is %+v, %v", m, err)
+	}
+	holders, err := svc.ListAccess(w.owner, resource.GroupsList, w.org.UID, page.Params{})
+	testkit.Must(w.t, err)
+	for _, h := range holders.Items {
+		if h.Deactivated != (h.Identity == person) {
+			w.t.Errorf("%s is deactivated: %t", h.Identity, h.Deactivated)
+		}
 	}
 }
 

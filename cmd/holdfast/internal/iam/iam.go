@@ -52,9 +52,22 @@ func grants(group string) noun.Noun {
 		Use: "grants", One: "grant", Message: noun.MessageOf(&accesspb.Grant{}), ID: "bindingUid",
 		Sorted: true,
 		Columns: output.Columns(output.Text("identity", grantee).InCSV("identity.name"), "role=role.name",
-			groupPath((*accesspb.Grant).GetGroup), output.Text("inherited", inherited), "since=createTime", "until=expireTime"),
+			groupPath((*accesspb.Grant).GetGroup), output.Text("inherited", inherited), output.Text("through", source),
+			"since=createTime", "until=expireTime"),
 		Wide: append(output.Columns("binding=bindingUid"), bindingUIDs()...),
 	}
+}
+
+// source returns what gives a role: a binding or a team. It also says if the role has no effect now.
+func source(g *accesspb.Grant) string {
+	from := "binding"
+	if t := g.GetTeam(); t != nil {
+		from = "team " + t.GetTeamName()
+	}
+	if g.GetDeactivated() {
+		from += " (deactivated)"
+	}
+	return from
 }
 
 // aboutPlaces explains the arguments of the questions.
@@ -218,6 +231,8 @@ func sayLack(ctx context.Context, a *noun.App, lack *accesspb.Lack) {
 	case accesspb.LackKind_LACK_KIND_TIME:
 		why = fmt.Sprintf("  they were %s of %s, which has it, until %s", near.GetRole().GetName(), path,
 			moment(near.GetExpireTime()))
+	case accesspb.LackKind_LACK_KIND_DEACTIVATED:
+		why = "  their company directory has deactivated them; their roles have no effect until it activates them again"
 	}
 	fmt.Fprintln(a.Out, output.Printable(why))
 	if lack.GetRole() == nil {

@@ -139,6 +139,8 @@ func until(b *iampb.RoleBinding) string {
 		return "over"
 	case b.GetState() == iampb.RoleBindingState_ROLE_BINDING_STATE_UPCOMING:
 		return "from " + moment(b.GetStartTime())
+	case b.GetState() == iampb.RoleBindingState_ROLE_BINDING_STATE_DEACTIVATED:
+		return "deactivated"
 	case b.GetExpireTime() != nil:
 		return moment(b.GetExpireTime())
 	}

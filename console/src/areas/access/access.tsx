@@ -329,7 +329,7 @@ function Who({ capability, place }: { capability: string; place: string }) {
               <Table
                 label="Grants"
                 rows={d.grants ?? []}
-                id={(g) => g.bindingUid ?? ""}
+                id={(g) => g.bindingUid || `${g.team?.mappingUid} ${g.team?.teamUid} ${g.identity?.uid}`}
                 columns={[
                   {
                     name: "Identity",
@@ -339,11 +339,17 @@ function Who({ capability, place }: { capability: string; place: string }) {
                         <small class="line">
                           <bdi>{g.identity?.email || g.identity?.subject}</bdi>
                         </small>
+                        {g.deactivated && <small class="line">deactivated by the directory: no effect</small>}
                       </>
                     ),
                   },
                   { name: "Role", cell: (g) => <bdi>{g.role?.name}</bdi> },
                   { name: "From", cell: (g) => <From grant={g} place={place} /> },
+                  {
+                    name: "Through",
+                    cell: (g) => <bdi>{g.team ? `team ${g.team.teamName}` : "binding"}</bdi>,
+                    wide: true,
+                  },
                   { name: "Since", cell: (g) => <Time at={g.createTime} />, wide: true },
                   { name: "Until", cell: (g) => <End at={g.expireTime} /> },
                   { name: "Why", cell: (g) => <a href={withParams({ identity: g.identity?.uid })}>why</a>, wide: true },
@@ -396,6 +402,10 @@ function why(lack: Schema<"holdfast.access.v1.Lack"> | undefined, capability: st
           This identity was {role} of {group}, which has <code>{capability}</code>, and it ended{" "}
           <Time at={lack.nearest?.expireTime} />.
         </>
+      );
+    case "LACK_KIND_DEACTIVATED":
+      return (
+        <>The company directory has deactivated this identity. Its roles have no effect until it is activated again.</>
       );
   }
   return (

@@ -187,6 +187,7 @@ function Until({ of }: { of: Binding }) {
       ) : (
         <span class="hint">no end</span>
       )}
+      {state === "deactivated" && <small class="line">deactivated by the directory: no effect</small>}
       {state === "upcoming" && (
         <small class="line">
           from <Time at={of.startTime} />

@@ -22,7 +22,7 @@ import (
 func grantOf(b resource.BoundRole) *accesspb.Grant {
 	p := boundRoleOf(b)
 	g := &accesspb.Grant{BindingUid: p.Uid, Identity: p.Identity, Group: p.Group, Role: p.Role, CreateTime: p.CreateTime,
-		ExpireTime: p.ExpireTime}
+		ExpireTime: p.ExpireTime, Deactivated: b.Deactivated}
 	if t := b.Team; t != nil {
 		g.BindingUid = ""
 		g.Team = &accesspb.TeamRole{

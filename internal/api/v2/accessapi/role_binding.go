@@ -3,7 +3,6 @@ package accessapi
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -23,7 +22,7 @@ func boundRoleOf(b resource.BoundRole) *pb.RoleBinding {
 		Role: &pb.RoleBindingRole{Uid: string(b.RoleInfo.UID), Name: b.RoleInfo.Name,
 			Description: b.RoleInfo.Description},
 		CreateTime: wire.Time(b.CreateTime), StartTime: wire.Time(b.StartTime), ExpireTime: wire.Time(b.ExpireTime),
-		Reason: wire.Optional(b.Reason), State: bindingStateOf(b.RoleBinding, b.Now),
+		Reason: wire.Optional(b.Reason), State: bindingStateOf(b),
 	}
 }
 
@@ -43,13 +42,17 @@ func boundGroupOf(g resource.Info) *pb.RoleBindingGroup {
 		DisplayName: wire.Optional(g.DisplayName)}
 }
 
-// bindingStateOf returns the state of a binding at a time, or nil if the binding has
-// neither a start nor an end.
-func bindingStateOf(b resource.RoleBinding, now time.Time) *pb.RoleBindingState {
-	if !b.Timed() || now.IsZero() {
+// bindingStateOf returns the state of a binding, or nil if the binding has neither a start nor an end and its identity
+// is active.
+func bindingStateOf(b resource.BoundRole) *pb.RoleBindingState {
+	over := b.Timed() && !b.Now.IsZero() && b.State(b.Now) != resource.BindingActive
+	switch {
+	case b.Deactivated && !over:
+		return pb.RoleBindingState_ROLE_BINDING_STATE_DEACTIVATED.Enum()
+	case !b.Timed() || b.Now.IsZero():
 		return nil
 	}
-	return pb.RoleBindingState(b.State(now)).Enum()
+	return pb.RoleBindingState(b.State(b.Now)).Enum()
 }
 
 // readBinding copies the fields that clients may set from p to b. prefix is the path of
