@@ -2,7 +2,6 @@ package filter_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
