@@ -1,11 +1,14 @@
 package mail_test
 
 import (
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/mail"
+	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -66,6 +69,43 @@ func TestAttackWebhookNoticeLimit(t *testing.T) {
 			return p.NewDevice(p.org, "ann@example.test", "acme", "Firefox", "192.0.2.1", p.time())
 		}); n != 1 {
 			t.Error("a notice about a new device is not sent")
+		}
+	})
+}
+
+// TestAttackConcurrentMails sends many invites to an address at the same time, from one organization and then from many.
+// Together they do not exceed the limits.
+func TestAttackConcurrentMails(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		p := open(t, s, mail.Server{Address: "127.0.0.1:1", TLS: mail.NoTLS})
+		sendAll := func(n int, m func(i int) mail.Message) {
+			var all sync.WaitGroup
+			for i := range n {
+				message := m(i)
+				all.Go(func() {
+					if err := s.Write(t.Context(), func(tx *store.Tx) error { return p.Add(t.Context(), tx, message) }); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+		}
+		sendAll(3*mail.MaxBoth, func(int) mail.Message { return p.link("ann@example.test") })
+		if n := p.waiting(t); n != mail.MaxBoth {
+			t.Errorf("%d messages from one organization wait, want %d", n, mail.MaxBoth)
+		}
+		sendAll(2*mail.MaxToAddress, func(int) mail.Message {
+			p.org = resource.NewRoot()
+			return p.link("ann@example.test")
+		})
+		if n := p.waiting(t); n != mail.MaxToAddress {
+			t.Errorf("%d messages from all organizations wait, want %d", n, mail.MaxToAddress)
+		}
+		p.org = resource.NewRoot()
+		sendAll(mail.MaxByOrganization+10, func(i int) mail.Message { return p.link(fmt.Sprintf("p%d@example.test", i)) })
+		if n := p.waiting(t); n != mail.MaxToAddress+mail.MaxByOrganization {
+			t.Errorf("%d messages wait after those of a third organization, want %d", n,
+				mail.MaxToAddress+mail.MaxByOrganization)
 		}
 	})
 }

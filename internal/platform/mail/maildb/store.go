@@ -4,6 +4,7 @@ package maildb
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"time"
 
@@ -52,9 +53,16 @@ type Counts struct {
 	Both           int // messages from the organization to the address
 }
 
-// Counts counts the messages from an organization and to an address since a time. The
-// time must be at most Remembered ago.
+// Counts counts the messages from an organization and to an address since a time, which
+// must be at most Remembered ago. Until this transaction ends, no other one can count
+// messages from the organization or to the address.
 func (t Tx) Counts(ctx context.Context, org resource.UID, address []byte, since time.Time) (c Counts, err error) {
+	if err := t.LockName(ctx, "mails by "+string(org), 0); err != nil {
+		return c, err
+	}
+	if err := t.LockName(ctx, "mails to "+hex.EncodeToString(address), 0); err != nil {
+		return c, err
+	}
 	err = t.Row(ctx, `SELECT
 		(SELECT count(*) FROM mails WHERE organization = $1 AND create_ms > $3),
 		(SELECT count(*) FROM mails WHERE address = $2 AND create_ms > $3),
