@@ -26,7 +26,7 @@ func TestAccessOverJSON(t *testing.T) {
 	grant := `{"bindingUid":"` + s.binding + `","identity":{"uid":"` + s.identity + `","name":"ci","description":"",` +
 		`"subject":"dev","issuer":"https://ci.example.com","email":""},` +
 		`"group":{"uid":"` + s.folder + `","name":"dev","description":""},"role":{"uid":"` + s.role +
-		`","name":"reader","description":""},"createTime":"` + at + `"}`
+		`","name":"reader","description":""},"createTime":"` + at + `","deactivated":false}`
 	for query, want := range map[string]string{
 		"capability=groups.list&place_uid=" + s.empty:         `{"allowed":true,"grants":[` + grant + `],"incomplete":false}`,
 		"capability=CAP_IAM_GROUPS_LIST&placeUid=" + s.folder: `{"allowed":true,"grants":[` + grant + `],"incomplete":false}`,
