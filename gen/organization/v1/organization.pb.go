@@ -568,8 +568,8 @@ type Consequences struct {
 	// Why the message is not complete: a stable word for programs, a colon and a sentence
 	// for people.
 	Reasons []string `protobuf:"bytes,17,rep,name=reasons,proto3" json:"reasons,omitempty"`
-	// The number of people who own the organization of the group for good after the
-	// changes.
+	// The number of permanent owners that the organization of the group has after the
+	// changes: people whose role of an owner has no end.
 	Owners int32 `protobuf:"varint,18,opt,name=owners,proto3" json:"owners,omitempty"`
 	// The effects that were not computed although a change may have them: PULL_RULES for
 	// images that rules refuse, RETENTION for images that retention deletes, TRUST for

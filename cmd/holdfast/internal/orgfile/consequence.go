@@ -29,11 +29,11 @@ func consequences(p *comparison) []string {
 	}
 	switch c.GetOwners() {
 	case 0:
-		lines = append(lines, "nobody would own the organization for good")
+		lines = append(lines, "the organization would have no permanent owner")
 	case 1:
-		lines = append(lines, "1 person would own the organization for good")
+		lines = append(lines, "the organization would have 1 permanent owner")
 	default:
-		lines = append(lines, fmt.Sprintf("%d people would own the organization for good", c.GetOwners()))
+		lines = append(lines, fmt.Sprintf("the organization would have %d permanent owners", c.GetOwners()))
 	}
 	if len(c.GetNotComputed()) > 0 {
 		lines = append(lines, "not computed: "+strings.ToLower(strings.Join(c.GetNotComputed(), ", ")))
