@@ -34,7 +34,7 @@ func TestApplyCrash(t *testing.T) {
 		if status := procApply(t, p, parent, procRevision(t, p, parent), "first"); status != http.StatusOK {
 			t.Fatalf("the first file: %d", status)
 		}
-		took := time.Since(start) // of a file that is not interrupted
+		took := time.Since(start) // without an interruption
 		for round := range 3 {
 			name, revision := fmt.Sprintf("round-%d", round), procRevision(t, p, parent)
 			pause := time.Duration(rand.Int64N(int64(took)))
@@ -59,7 +59,8 @@ func TestApplyCrash(t *testing.T) {
 // procRevision returns the revision of a group.
 func procRevision(t *testing.T, p *proc, parent string) string {
 	t.Helper()
-	return procMust[struct{ Revision string }](t, p.owner(), http.MethodGet, "/organization/v1/state/"+parent, nil).Revision
+	path := "/organization/v1/state/" + parent
+	return procMust[struct{ Revision string }](t, p.owner(), http.MethodGet, path, nil).Revision
 }
 
 // procApply applies a file that creates groups whose names begin with name. It returns the status of the answer, or 0
@@ -140,8 +141,8 @@ func TestApplyOnce(t *testing.T) {
 	})
 }
 
-// TestApplyKeepsAnOwner checks that a file cannot delete the binding of the last owner, and that a file that replaces the
-// owner is applied.
+// TestApplyKeepsAnOwner checks that a file cannot delete the binding of the last owner, and that a file that replaces
+// the owner is applied.
 func TestApplyKeepsAnOwner(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {

@@ -73,8 +73,8 @@ func TestAttackWebhookNoticeLimit(t *testing.T) {
 	})
 }
 
-// TestAttackConcurrentMails sends many invites to an address at the same time, from one organization and then from many.
-// Together they do not exceed the limits.
+// TestAttackConcurrentMails sends many invites to an address at the same time, from one organization and then from
+// many. Together they do not exceed the limits.
 func TestAttackConcurrentMails(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		p := open(t, s, mail.Server{Address: "127.0.0.1:1", TLS: mail.NoTLS})
