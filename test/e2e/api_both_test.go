@@ -126,7 +126,8 @@ func TestApiBothProtocols(t *testing.T) {
 	t.Parallel()
 	steps := slices.Concat(
 		openSteps(), groupSteps(), identitySteps(), roleSteps(), bindingSteps(), federationSteps(), repoSteps(),
-		tagSteps(), advisorySteps(), eventSteps(), budgetSteps(), requestSteps(), deleteSteps(),
+		tagSteps(), advisorySteps(), eventSteps(), budgetSteps(), requestSteps(), organizationSteps(),
+		deleteSteps(),
 	)
 	databases := map[string]func(testing.TB) string{"sqlite": storetest.SQLite, "postgres": storetest.Postgres}
 	for _, engine := range slices.Sorted(maps.Keys(databases)) {

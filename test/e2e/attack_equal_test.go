@@ -129,8 +129,11 @@ func leaves(v any, found map[string]bool) {
 	}
 }
 
-// aboutCaller are operations whose answers are about the caller's own token or roles.
-var aboutCaller = []string{"Auth_Validate", "SecurityTokenService_Exchange", "SecurityTokenService_Exchange_1"}
+// aboutCaller are operations whose answers are about the caller's own token or roles, or are encrypted anew each time.
+var aboutCaller = []string{
+	"Auth_Validate", "SecurityTokenService_Exchange", "SecurityTokenService_Exchange_1",
+	"OrganizationService_GetOrganizationState",
+}
 
 // narrows calls every operation with narrowed tokens of an owner. A call must not succeed or reveal anything unless the
 // same call does so for a workload whose role has the capabilities of the narrowing in its group.

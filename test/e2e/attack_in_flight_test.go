@@ -22,6 +22,7 @@ import (
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	organizationpb "github.com/holdfast-dev/holdfast/gen/organization/v1"
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/server"
@@ -361,13 +362,20 @@ func inFlightExamples(t *testing.T, w *world) map[string]example {
 		t.Fatal("the owner has no session")
 	}
 	document := base64.StdEncoding.EncodeToString([]byte(vex))
+	applied := w.child(t, string(w.Organization), "applied")
+	state := must[*organizationpb.OrganizationState](t, w.overGRPC, w.Token,
+		&organizationpb.GetOrganizationStateRequest{Parent: applied})
+	file := fmt.Sprintf(`{"revision":%q,"changes":[{"id":"a","request":{`+
+		`"@type":"type.googleapis.com/holdfast.iam.v2beta1.CreateGroupRequest","parent":%q,"group":{"name":"team"}}}]}`,
+		state.GetRevision(), applied)
 	return map[string]example{
-		"VexService_ImportVex":               {uid: folder, body: `{"document":"` + document + `"}`},
-		"ExploitedService_DeleteExploitList": {uid: folder, query: "format=kev"},
-		"InventoryService_DeleteInventory":   {uid: folder, query: "place=prod"},
-		"SignInService_EndSession":           {uid: sessions[0].GetId()},
-		"TrashService_EmptyTrash":            {uid: folder},
-		"V1_GroupAccountAssociations_Update": {uid: folder, body: account},
+		"OrganizationService_ApplyOrganization": {uid: applied, body: file},
+		"VexService_ImportVex":                  {uid: folder, body: `{"document":"` + document + `"}`},
+		"ExploitedService_DeleteExploitList":    {uid: folder, query: "format=kev"},
+		"InventoryService_DeleteInventory":      {uid: folder, query: "place=prod"},
+		"SignInService_EndSession":              {uid: sessions[0].GetId()},
+		"TrashService_EmptyTrash":               {uid: folder},
+		"V1_GroupAccountAssociations_Update":    {uid: folder, body: account},
 	}
 }
 

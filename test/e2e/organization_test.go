@@ -85,6 +85,28 @@ func organizationExamples(t *testing.T, w *world, x things) map[string][]example
 	}
 }
 
+// organizationSteps are the steps of the organization service.
+func organizationSteps() []step {
+	apply := func(s *story) proto.Message {
+		return &organizationpb.ApplyOrganizationRequest{
+			Parent: s.org(), Revision: s.answers["state"].(*organizationpb.OrganizationState).GetRevision(),
+			Changes: changeList(&iampb.UpdateGroupRequest{Group: &iampb.Group{Uid: s.org(), Description: "applied"},
+				UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"description"}}}),
+		}
+	}
+	return []step{
+		{name: "state", in: func(s *story) proto.Message {
+			return &organizationpb.GetOrganizationStateRequest{Parent: s.org()}
+		}},
+		{name: "state for a stranger", code: codes.PermissionDenied, as: "stranger", in: func(s *story) proto.Message {
+			return &organizationpb.GetOrganizationStateRequest{Parent: s.org()}
+		}},
+		{name: "apply as a stranger", code: codes.PermissionDenied, as: "stranger", in: apply},
+		{name: "apply", in: apply},
+		{name: "apply again", code: codes.FailedPrecondition, in: apply},
+	}
+}
+
 // TestApplyOrganization plans and applies changes that refer to each other, and checks the result, the consequences and
 // the events.
 func TestApplyOrganization(t *testing.T) {
