@@ -155,7 +155,7 @@ func (w *world) walkPages(
 		for i := range m.Output().Fields().Len() {
 			if f := m.Output().Fields().Get(i); f.IsList() && f.Message() != nil {
 				for k := range r.Get(f).List().Len() {
-					items = append(items, protojson.Format(r.Get(f).List().Get(k).Message().Interface()))
+					items = append(items, comparedItem(r.Get(f).List().Get(k).Message().Interface()))
 				}
 				break // the first list field contains the items
 			}
@@ -166,6 +166,15 @@ func (w *world) walkPages(
 		}
 		in = next(token)
 	}
+}
+
+// comparedItem returns what two reads of an item have in common: the whole item as JSON, but only the uid of a sync. Its state
+// changes between two reads, because whatever changes the source queues the sync again.
+func comparedItem(item proto.Message) string {
+	if sync, is := item.(*ocipb.Sync); is {
+		return sync.GetUid()
+	}
+	return protojson.Format(item)
 }
 
 // setField sets a field of a message, if the message has a field with that name.
@@ -241,14 +250,6 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 	procUntil(t, "the pushes are recorded", func() bool {
 		in := &ocipb.ListPullsRequest{Uidp: repo}
 		return must[*ocipb.ListPullsResponse](t, w.overGRPC, w.Token, in).GetTotalCount() >= 4
-	})
-	// The state of a running sync could change between two reads.
-	procUntil(t, "the syncs have ended", func() bool {
-		in := &ocipb.ListSyncsRequest{GroupUid: folder}
-		list := must[*ocipb.ListSyncsResponse](t, w.overGRPC, w.Token, in)
-		return !slices.ContainsFunc(list.GetSyncs(), func(s *ocipb.Sync) bool {
-			return s.GetState() != ocipb.SyncState_SYNC_STATE_EQUAL
-		})
 	})
 	return rows
 }
