@@ -1,11 +1,13 @@
 package login_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
@@ -91,6 +93,65 @@ func TestSessionsOfOthers(t *testing.T) {
 		must[resource.BoundRole](t)(s.InsertBinding(t.Context(), b))
 		if _, _, err := x.Sessions(stranger, loner); !errors.Is(err, fault.PermissionDenied) {
 			t.Errorf("the sessions of somebody who was only given a role: %v", err)
+		}
+	})
+}
+
+// TestExchangeAfterTrust: a person signs in with a provider before the operator trusts it, and another one afterwards.
+// Both can exchange a token of the issuer without naming the provider while it is trusted, and neither can afterwards.
+func TestExchangeAfterTrust(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		x := open(t, s)
+		p := newProvider(t)
+		idp := x.keep(t, p)
+		signIn := func(subject string) resource.UID {
+			p.claims, p.info = map[string]any{"sub": subject}, map[string]any{"sub": subject}
+			return x.caller(t, query(t, x.browser(t).through(p, idp).location).Get("token")).Identity
+		}
+		trust := func(trusted bool) {
+			idp = must[resource.IdentityProvider](t)(s.UpdateProvider(t.Context(), idp.UID,
+				func(p *resource.IdentityProvider, _ []resource.ExternalGroupRoleMapping) (func(resource.UID) bool, error) {
+					p.Trusted = trusted
+					return func(resource.UID) bool { return true }, nil
+				}))
+		}
+		exchange := func(subject string, in ...resource.UID) (resource.UID, error) {
+			now := x.clock.now()
+			token, err := x.sts.Exchange(t.Context(), sts.Request{
+				TokenParams: sts.TokenParams{Audience: []string{x.url}}, Organization: cmp.Or(in...),
+				Bearer: p.sign(map[string]any{
+					"iss": p.URL, "aud": x.url, "sub": subject, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(),
+				}),
+			})
+			if err != nil {
+				return "", err
+			}
+			return x.caller(t, token.Text).Identity, nil
+		}
+		early := signIn("early")
+		if got, err := exchange("early"); !errors.Is(err, fault.PermissionDenied) {
+			t.Errorf("before the operator trusts the provider: %s, %v", got, err)
+		}
+		trust(true)
+		late := signIn("late")
+		for subject, want := range map[string]resource.UID{"early": early, "late": late} {
+			if got, err := exchange(subject); err != nil || got != want {
+				t.Errorf("%s: identity %q, %v, want %s", subject, got, err, want)
+			}
+		}
+		for _, subject := range []string{"nobody", "a\x00"} {
+			if got, err := exchange(subject); !errors.Is(err, fault.PermissionDenied) {
+				t.Errorf("%q, who has never signed in: %s, %v", subject, got, err)
+			}
+			if got, err := exchange(subject, x.org.UID); !errors.Is(err, fault.PermissionDenied) {
+				t.Errorf("%q, as a workload of the organization: %s, %v", subject, got, err)
+			}
+		}
+		trust(false)
+		for _, subject := range []string{"early", "late"} {
+			if got, err := exchange(subject); !errors.Is(err, fault.PermissionDenied) {
+				t.Errorf("%s, when the operator no longer trusts the provider: %s, %v", subject, got, err)
+			}
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/platform/trace"
 	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
@@ -76,7 +77,25 @@ func (s *Service) exchange(ctx context.Context, r Request) (Token, error) {
 	if tok.Issuer == s.issuer.Address() {
 		return s.reissue(ctx, r.Bearer, tok, claims)
 	}
-	return s.assume(ctx, resource.UserUID(tok.Issuer, tok.Subject), r.Bearer, claims)
+	uid, err := s.personOfIssuer(ctx, tok)
+	if err != nil {
+		return Token{}, err
+	}
+	return s.assume(ctx, uid, r.Bearer, claims)
+}
+
+// personOfIssuer returns the UID of the person whom the issuer of a token knows by its subject. People who signed in
+// before the operator trusted their provider have kept their UIDs, which are not derived from the issuer. If nobody is
+// registered, it returns the UID that a person would get.
+func (s *Service) personOfIssuer(ctx context.Context, tok *issuers.Token) (resource.UID, error) {
+	if !resource.Storable(tok.Issuer) || !resource.Storable(tok.Subject) { // a database cannot look for it
+		return resource.UserUID(tok.Issuer, tok.Subject), nil
+	}
+	i, err := s.person(ctx, tok.Issuer, tok.Subject)
+	if errors.Is(err, fault.NotFound) {
+		return resource.UserUID(tok.Issuer, tok.Subject), nil
+	}
+	return i.UID, err
 }
 
 func parse(bearer string) (*issuers.Token, error) {
@@ -309,9 +328,14 @@ func (s *Service) checkTimes(tok *issuers.Token) error {
 func (s *Service) denied(ctx context.Context, claim string) error {
 	return &fault.Error{
 		Code:     fault.PermissionDenied,
-		Message:  "Permission denied: invalid \"" + claim + "\" (request " + resource.ActorFrom(ctx).RequestID + ")",
+		Message:  "Permission denied: invalid \"" + claim + "\" (" + reference(ctx) + ")",
 		Metadata: map[string]string{"claim": claim},
 	}
+}
+
+// reference returns the ids of the request and its trace, for an error.
+func reference(ctx context.Context) string {
+	return "request " + trace.Reference(ctx, resource.ActorFrom(ctx).RequestID)
 }
 
 // recordUse records that an identity was used, at most once a minute.

@@ -26,7 +26,10 @@ func (s *Service) assumeIn(
 	if err != nil {
 		return Token{}, err
 	}
-	found, err := s.store.IdentitiesTrusting(ctx, organization, tok.Issuer, tok.Subject, maxTrusting+1)
+	var found []resource.UID
+	if resource.Storable(tok.Issuer) && resource.Storable(tok.Subject) { // otherwise a database cannot look for it
+		found, err = s.store.IdentitiesTrusting(ctx, organization, tok.Issuer, tok.Subject, maxTrusting+1)
+	}
 	if err != nil {
 		return Token{}, err
 	}
@@ -46,7 +49,7 @@ func (s *Service) assumeIn(
 	return Token{}, &fault.Error{
 		Code: fault.PermissionDenied,
 		Message: "Permission denied: no identity of the organization trusts this token, or too many may trust it: " +
-			"name the identity as the user (request " + resource.ActorFrom(ctx).RequestID + ")",
+			"name the identity as the user (" + reference(ctx) + ")",
 	}
 }
 
