@@ -119,7 +119,7 @@ func (s *Server) assumeInOrganization(ctx context.Context, organization, credent
 
 // collection returns the parameters of garbage collection.
 func collection(cfg Config) upkeep.Collection {
-	return upkeep.Collection{Grace: cfg.GCGrace, KeepPulls: cfg.KeepPulls}
+	return upkeep.Collection{Grace: cfg.GCGrace, KeepPulls: cfg.KeepPulls, KeepMoves: cfg.KeepTagHistory}
 }
 
 // retain applies the retention rules that are due.

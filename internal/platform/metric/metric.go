@@ -51,7 +51,7 @@ var (
 	mails        = []string{OK, Failed, GivenUp, Denied}
 	feedOutcomes = []string{Changed, Unchanged, Failed}
 	imports      = []string{"created", "updated", Unchanged, "older", Failed}
-	collected    = []string{"uploads", "links", "blobs", "files", "pulls", "trash", "bytes"}
+	collected    = []string{"uploads", "links", "blobs", "files", "pulls", "moves", "trash", "bytes"}
 	verdicts     = []string{"sound", "rotten", "repaired"}
 	caches       = []string{"tokens", "identities", "issuer_keys", "repos", "advisories", "verdicts", "signatures"}
 )

@@ -392,6 +392,50 @@ var registryPromises = map[string]func(t *testing.T, s registrytest.Shelf){
 			t.Errorf("digests = %v, want %v", digests, want)
 		}
 	},
+	"old moves of tags are deleted, except what a tag was then": func(t *testing.T, s registrytest.Shelf) {
+		one := registrytest.AddImage(t, s.RegistryStore, s.App, "", "one")
+		two := registrytest.AddImage(t, s.RegistryStore, s.App, "", "two")
+		for tag, images := range map[string][]registry.Manifest{"moved": {one, two, one}, "still": {one}, "gone": {one}} {
+			for _, m := range images {
+				_, err := s.PutManifest(t.Context(), registrytest.Ref(s.App), m, []string{tag})
+				testkit.Must(t, err)
+			}
+		}
+		testkit.Must(t, s.DeleteTagNamed(t.Context(), s.App.UID, "gone", nil))
+		_, err := s.Exec(t.Context(), `UPDATE tag_history SET at_ms = 1000 WHERE seq <>
+			(SELECT max(seq) FROM tag_history WHERE name = 'moved')`)
+		testkit.Must(t, err)
+		history := func(tag string) (digests []string) {
+			got, err := s.TagHistory(t.Context(), s.App.UID, tag, page.Request{Size: 5})
+			testkit.Must(t, err)
+			for _, m := range got.Items {
+				digests = append(digests, m.Digest)
+			}
+			return digests
+		}
+		prune := func(before time.Time) (deleted int) {
+			for last := int64(0); ; {
+				next, n, err := s.PruneTagHistory(t.Context(), before, last, 2)
+				testkit.Must(t, err)
+				if deleted += n; next == 0 {
+					return deleted
+				}
+				last = next
+			}
+		}
+		if n := prune(time.UnixMilli(1000)); n != 0 {
+			t.Errorf("%d moves were deleted that are not older", n)
+		}
+		// A deletion may need a second run, because it must remain while an older move does.
+		if n := prune(time.UnixMilli(1001)) + prune(time.UnixMilli(1001)); n != 3 {
+			t.Errorf("deleted %d moves, want 3", n)
+		}
+		for tag, want := range map[string][]string{"moved": {one.Digest, two.Digest}, "still": {one.Digest}, "gone": nil} {
+			if got := history(tag); !slices.Equal(got, want) {
+				t.Errorf("%s: %v, want %v", tag, got, want)
+			}
+		}
+	},
 	"a tag is put where a manifest is": func(t *testing.T, s registrytest.Shelf) {
 		m := registrytest.AddImage(t, s.RegistryStore, s.App, "", "one")
 		g := registry.Tag{UID: s.App.UID.NewChild(), Name: "v1", Digest: m.Digest, Deprecated: true,

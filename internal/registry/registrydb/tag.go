@@ -3,6 +3,7 @@ package registrydb
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -296,6 +297,39 @@ func (s *Store) TagHistory(
 		out.Last = &page.Cursor{Number: out.Items[p.Size-1].Seq}
 	}
 	return out, err
+}
+
+// PruneTagHistory deletes moves of tags that are older than a time. For each tag it keeps the move that was the latest
+// at that time, so that the state of the tag is known since then. It examines the n moves after the one with number
+// after, and returns the number of the last of them, or 0 if none of them is older. Call it until it returns 0.
+func (s *Store) PruneTagHistory(
+	ctx context.Context, before time.Time, after int64, n int,
+) (last int64, gone int, _ error) {
+	var highest, oldest sql.NullInt64
+	err := s.Row(ctx, `SELECT max(b.seq), min(b.at_ms) FROM
+		(SELECT seq, at_ms FROM tag_history WHERE seq > $1 ORDER BY seq LIMIT $2) AS b`, []any{after, n}, &highest, &oldest)
+	if err != nil || !oldest.Valid || oldest.Int64 >= store.MS(before) {
+		return 0, 0, err
+	}
+	// A deletion is needed while an older move remains, because otherwise the tag would seem to exist.
+	moves, err := store.ReadColumn[int64](ctx, s.Rows, `SELECT h.seq FROM tag_history AS h
+		WHERE h.seq > $1 AND h.seq <= $2 AND h.at_ms < $3 AND (
+			EXISTS (SELECT 1 FROM tag_history AS later
+				WHERE later.repo = h.repo AND later.name = h.name AND later.seq > h.seq AND later.at_ms < $3)
+			OR h.digest = '' AND NOT EXISTS (SELECT 1 FROM tag_history AS earlier
+				WHERE earlier.repo = h.repo AND earlier.name = h.name AND earlier.seq < h.seq))
+		ORDER BY h.seq`, after, highest.Int64, store.MS(before))
+	if err != nil || len(moves) == 0 {
+		return highest.Int64, 0, err
+	}
+	err = s.write(ctx, func(t Tx) error {
+		q := store.Query{Engine: s.Engine}
+		deleted, err := t.Exec(ctx, `DELETE FROM tag_history WHERE seq IN (SELECT v FROM `+s.Engine.Unnest(&q, moves)+
+			` AS s)`, q.Args...)
+		gone = int(deleted)
+		return err
+	})
+	return highest.Int64, gone, err
 }
 
 // TagNamed returns the tag of that name in a repo, or fault.NotFound.

@@ -29,6 +29,7 @@ type Collection struct {
 	Grace     time.Duration
 	UploadAge time.Duration // how long an upload may be idle; 0 means the constant UploadAge
 	KeepPulls time.Duration // how long pulls stay in the log; 0 means forever
+	KeepMoves time.Duration // how long the history of tags is kept; 0 means forever
 	DryRun    bool          // whether to count garbage without deleting it
 }
 
@@ -40,6 +41,7 @@ type Collected struct {
 	Bytes   int64 `json:"bytes"`   // total size of the blobs that were in no repo
 	Files   int   `json:"files"`   // files that belong to no blob and no upload
 	Pulls   int   `json:"pulls"`   // records of pulls that were older than KeepPulls
+	Moves   int   `json:"moves"`   // moves of tags that were older than KeepMoves
 	Trash   int   `json:"trash"`   // entries of the trash that had expired or that nobody could restore
 }
 
@@ -69,13 +71,14 @@ func (m *Maintainer) count(removed Collected, err error) {
 	total.Add(removed.Bytes, "bytes")
 	total.Add(int64(removed.Files), "files")
 	total.Add(int64(removed.Pulls), "pulls")
+	total.Add(int64(removed.Moves), "moves")
 	total.Add(int64(removed.Trash), "trash")
 }
 
 func (m *Maintainer) collect(ctx context.Context, c Collection) (Collected, error) {
 	c.UploadAge = cmp.Or(c.UploadAge, UploadAge)
 	g := &collector{Maintainer: m, garbage: gcdb.New(m.Store.DB), Collection: c, now: m.Now()}
-	steps := []func(context.Context) error{g.uploads, g.trash, g.links, g.blobs, g.files, g.prune}
+	steps := []func(context.Context) error{g.uploads, g.trash, g.links, g.blobs, g.files, g.prune, g.moves}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return g.collected, fmt.Errorf("collect: %w", err)
@@ -306,4 +309,22 @@ func (g *collector) prune(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// historyBatch is the number of moves of tags that one query examines.
+const historyBatch = 1000
+
+// moves deletes moves of tags that are older than KeepMoves.
+func (g *collector) moves(ctx context.Context) error {
+	if g.KeepMoves <= 0 || g.DryRun {
+		return nil
+	}
+	for last := int64(0); ; {
+		next, n, err := g.Store.PruneTagHistory(ctx, g.now.Add(-g.KeepMoves), last, historyBatch)
+		g.collected.Moves += n
+		if err != nil || next == 0 {
+			return err
+		}
+		last = next
+	}
 }

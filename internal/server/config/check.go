@@ -94,7 +94,7 @@ func (c Config) rangeMistakes(add func(name, format string, args ...any)) {
 	for name, n := range map[string]int64{
 		"max_body": int64(c.MaxBody), "shutdown_delay": int64(c.ShutdownDelay), "shutdown_grace": int64(c.ShutdownGrace),
 		"gc_grace": int64(c.GCGrace), "keep_pulls": int64(c.KeepPulls), "scrub_rate": int64(c.ScrubRate),
-		"upstream_rate": int64(c.UpstreamRate),
+		"upstream_rate": int64(c.UpstreamRate), "keep_tag_history": int64(c.KeepTagHistory),
 	} {
 		if n < 0 {
 			add(name, "must not be negative")

@@ -93,6 +93,7 @@ type Config struct {
 	NeedLandlock   bool          `yaml:"require_landlock"`
 	KeepTrash      time.Duration `yaml:"keep_trash" default:"168h"`
 	KeepPulls      time.Duration `yaml:"keep_pulls" default:"2160h"`
+	KeepTagHistory time.Duration `yaml:"keep_tag_history" default:"17520h"`
 
 	SMTPAddress string `yaml:"smtp_address"`
 	SMTPFrom    string `yaml:"smtp_from"`

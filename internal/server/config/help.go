@@ -79,7 +79,9 @@ var help = map[string]string{
 		"images away from files; without it, the server only warns",
 	"keep_trash": "time for which deleted tags, manifests and repos can be restored, unless the settings of " +
 		"a group say otherwise; negative disables the trash",
-	"keep_pulls":   "time for which records of pulls and pushes are kept",
+	"keep_pulls": "time for which records of pulls and pushes are kept",
+	"keep_tag_history": "time for which the history of tags is kept; the digest that a tag had at that time is " +
+		"kept, too",
 	"smtp_address": "host:port of the mail server that sends invites, links and notices; without it, none are sent",
 	"smtp_from":    "sender of messages: holdfast@example.com, or Holdfast <holdfast@example.com>",
 	"smtp_user":    "user to sign in as at the mail server (none)",
