@@ -219,10 +219,11 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	tokens := page.NewTokens(s.key.Derive("page tokens"), s.cfg.Now)
-	tokens.WithOlder = func() bool { return s.store.OldestReplica() <= schema.First } // version 0.1
+	withOlder := func() bool { return s.store.OldestReplica() <= schema.First } // version 0.1
+	tokens.WithOlder = withOlder
 	s.iam = iam.New(s.store, s.checker, tokens, iam.Config{
 		CreateOrganizations: s.cfg.CreateOrganizations, Key: s.key, Mail: s.mail, Now: s.cfg.Now,
-		KeepHistory: s.cfg.KeepAccessHistory,
+		KeepHistory: s.cfg.KeepAccessHistory, LongCodes: withOlder,
 	})
 	s.refusals = denials.New(s.store, s.log)
 	s.accounts = accounts.New(s.store, s.checker, tokens, accounts.Config{

@@ -32,6 +32,8 @@ type Config struct {
 	Mail                *mail.Queue
 	Now                 func() time.Time
 	KeepHistory         time.Duration // how long the past of grants is stored; 0 means forever
+	// LongCodes reports whether replicas of version 0.1 run, which cannot read short codes of invites; nil: none run.
+	LongCodes func() bool
 }
 
 // A Service manages the IAM resources of a database. It is safe for concurrent use.

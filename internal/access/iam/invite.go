@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
@@ -16,14 +13,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
-
-// An inviteCode is the content of a code. The code is the JSON of the content in base64. Everybody who has the code may
-// join, so the database has only a digest of the secret.
-type inviteCode struct {
-	Invite resource.UID `json:"invite"`
-	KeyID  string       `json:"keyId"`
-	Secret []byte       `json:"secret"`
-}
 
 // CreateInvite creates an invite to a group that expires after ttl, and returns it with its code. The code cannot be
 // read again. The caller needs group_invites.create and role_bindings.create on the group, and every capability of the
@@ -47,10 +36,7 @@ func (s *Service) CreateInvite(
 	i.CreateTime = s.now()
 	i.UpdateTime = i.CreateTime
 	i.ExpirationTime = i.CreateTime.Add(ttl).Truncate(time.Millisecond)
-	code, err := newInviteCode(&i)
-	if err != nil {
-		return resource.GroupInvite{}, err
-	}
+	code := s.newInviteCode(&i)
 	also, err := s.mailInvite(ctx, i, code)
 	if err != nil {
 		return resource.GroupInvite{}, err
@@ -101,19 +87,19 @@ func (s *Service) mailInvite(
 	return s.cfg.Mail.With(ctx, s.cfg.Mail.Invite(i, name, role.Name, code)), nil
 }
 
-// newInviteCode sets the key ID and the digest of an invite, and returns its code, which contains the secret.
-func newInviteCode(i *resource.GroupInvite) (string, error) {
+// newInviteCode sets the key ID and the digest of an invite, and returns its code, which contains the secret. Everybody
+// who has the code may join, so the database has only a digest of the secret.
+func (s *Service) newInviteCode(i *resource.GroupInvite) string {
 	var id [8]byte
-	secret := make([]byte, 32)
+	var secret [16]byte
 	rand.Read(id[:]) // rand.Read never fails
-	rand.Read(secret)
-	digest := sha256.Sum256(secret)
+	rand.Read(secret[:])
+	digest := sha256.Sum256(secret[:])
 	i.KeyID, i.Digest = hex.EncodeToString(id[:]), digest[:]
-	b, err := json.Marshal(inviteCode{i.UID, i.KeyID, secret})
-	if err != nil {
-		return "", fmt.Errorf("encode invite: %w", err)
+	if s.cfg.LongCodes != nil && s.cfg.LongCodes() {
+		return resource.LongInviteCode(i.UID, i.KeyID, secret)
 	}
-	return base64.RawURLEncoding.EncodeToString(b), nil
+	return resource.NewInviteCode(i.UID, secret)
 }
 
 // GetInvite returns an invite, without its code. The caller needs group_invites.list on it.

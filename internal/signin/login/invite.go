@@ -2,11 +2,7 @@ package login
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"net/http"
-	"strings"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -20,29 +16,12 @@ type Invite struct {
 	root resource.UID // organization of the invite
 }
 
-// readInvite decodes the code of an invite. Package iam encodes it. readInvite returns
-// fault.FailedPrecondition if the code is malformed.
-func readInvite(code string) (p resource.Presented, _ error) {
-	bad := fault.Unmet("INVITE_UNKNOWN", "the invite is not known: check that its code is whole")
-	if len(code) > 1024 {
-		return p, bad
+// readInvite decodes the code of an invite. It returns fault.FailedPrecondition if the code is malformed.
+func readInvite(code string) (resource.Presented, error) {
+	p, ok := resource.ReadInviteCode(code)
+	if !ok {
+		return p, fault.Unmet("INVITE_UNKNOWN", "the invite is not known: check that its code is whole")
 	}
-	b, err := base64.RawURLEncoding.DecodeString(strings.TrimSpace(code))
-	if err != nil {
-		return p, bad
-	}
-	var c struct {
-		Invite string `json:"invite"`
-		Secret []byte `json:"secret"`
-	}
-	if json.Unmarshal(b, &c) != nil {
-		return p, bad
-	}
-	if p.UID, err = resource.ParseUID("invite", c.Invite); err != nil {
-		return p, bad
-	}
-	sum := sha256.Sum256(c.Secret)
-	p.Digest = sum[:]
 	return p, nil
 }
 
