@@ -2,13 +2,11 @@ package server
 
 import (
 	"context"
-	"errors"
 	"net/url"
 
+	"github.com/holdfast-dev/holdfast/internal/access/iam"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
-	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -35,7 +33,7 @@ func (s *Server) mailFailing(ctx context.Context, t *store.Tx, v resource.Subscr
 	}
 	log := s.cfg.BaseURL + "/console/events?tab=log&subscription=" + url.QueryEscape(string(v.UID))
 	for _, uid := range owners {
-		to, err := emailOf(ctx, t, uid)
+		to, err := iam.EmailOf(ctx, t, uid)
 		if err != nil {
 			return err
 		}
@@ -48,17 +46,4 @@ func (s *Server) mailFailing(ctx context.Context, t *store.Tx, v resource.Subscr
 		}
 	}
 	return nil
-}
-
-// emailOf returns the address for notices to a person: the address that the person's provider has verified, or the
-// address of the person's account. It returns "" if there is neither, and for workloads.
-func emailOf(ctx context.Context, t *store.Tx, uid resource.UID) (string, error) {
-	i, err := iamdb.In(t).Identity(ctx, uid)
-	if errors.Is(err, fault.NotFound) {
-		return "", nil
-	}
-	if err != nil || i.Email != "" {
-		return i.Email, err
-	}
-	return signindb.In(t).EmailOf(ctx, uid)
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"github.com/holdfast-dev/holdfast/internal/access/iam"
 	"github.com/holdfast-dev/holdfast/internal/api/v2/vulnapi"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
@@ -46,6 +47,6 @@ func (s *Server) openFindings(images *metadata.Service, tokens *page.Tokens) (to
 	s.trends = trend.NewService(packages, to.Findings, s.checker, s.log)
 	to.Trends = s.trends
 	to.Reports = report.NewService(to.Findings, packages, images, s.iam, s.checker, tokens)
-	s.reports = to.Reports.NewMailer(s.mail, emailOf, s.log)
+	s.reports = to.Reports.NewMailer(s.mail, iam.EmailOf, s.log)
 	return to
 }

@@ -456,6 +456,7 @@ func (st stage) actsOnRequests() map[string]act {
 		return func(ctx context.Context) error { return f(ctx, r) }
 	}
 	take := func(ctx context.Context, r resource.AccessRequest) error { _, err := st.TakeAccess(ctx, r); return err }
+	insert := func(ctx context.Context, r resource.AccessRequest) error { return st.InsertAccessRequest(ctx, r) }
 	on := func(f func(context.Context, resource.UID) error) act {
 		return act{
 			func(ctx context.Context) error { return f(ctx, st.asked.UID) },
@@ -465,7 +466,7 @@ func (st stage) actsOnRequests() map[string]act {
 	return map[string]act{
 		"InsertAccessRule":    {rule(st.folder.UID), rule(none)},
 		"DeleteAccessRule":    {func(ctx context.Context) error { return st.DeleteAccessRule(ctx, st.asked.Rule) }, nil},
-		"InsertAccessRequest": {ask(st.folder.UID, st.InsertAccessRequest), ask(none, st.InsertAccessRequest)},
+		"InsertAccessRequest": {ask(st.folder.UID, insert), ask(none, insert)},
 		"TakeAccess":          {ask(st.folder.UID, take), ask(none, take)},
 		"ApproveAccess": on(func(ctx context.Context, uid resource.UID) error {
 			_, err := st.ApproveAccess(ctx, uid, iamtest.Alice, iamtest.Anybody)

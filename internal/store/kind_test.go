@@ -185,7 +185,8 @@ func TestEveryFieldIsKept(t *testing.T) {
 		testkit.Must(t, s.InsertAccessRule(t.Context(), rule))
 		t.Run("access requests", kept(func(r *resource.AccessRequest) {
 			r.UID, r.Role, r.Rule, r.Identity = org.NewChild(), role.UID, rule.UID, org.NewChild()
-		}, s.InsertAccessRequest, s.AccessRequest, s.AccessRequests, org))
+		}, func(ctx context.Context, r resource.AccessRequest) error { return s.InsertAccessRequest(ctx, r) },
+			s.AccessRequest, s.AccessRequests, org))
 		t.Run("registry upstreams", kept(func(u *registry.Upstream) {
 			u.UID, u.Credentials.Plain = iamtest.AddGroup(t, s.IAMStore, org, "mirror").UID.NewChild(), ""
 		}, s.InsertUpstream, s.Upstream, s.Upstreams, org))

@@ -96,7 +96,10 @@ func (s *Service) RequestAccessTo(
 	if r.BreakGlass {
 		r, err = s.store.TakeAccess(ctx, r)
 	} else {
-		err = s.store.InsertAccessRequest(ctx, r)
+		var also []func(*store.Tx) error
+		if also, err = s.mailRequest(ctx, r); err == nil {
+			err = s.store.InsertAccessRequest(ctx, r, also...)
+		}
 	}
 	return s.dated(r), err
 }
@@ -262,6 +265,10 @@ func (s *Service) ApproveAccessRequest(ctx context.Context, uid resource.UID) (D
 	if err := s.requireIndependent(ctx, caller, r); err != nil {
 		return DatedRequest{}, err
 	}
+	granted, err := s.mailDecision(ctx, r)
+	if err != nil {
+		return DatedRequest{}, err
+	}
 	r, err = s.store.ApproveAccess(ctx, uid, caller.Identity, func(locked resource.AccessRequest) error {
 		if len(locked.Approvals) != len(r.Approvals) { // requireIndependent has not seen the new approval
 			return fault.New(fault.Aborted, "Aborted: somebody has approved this request at the same time; try again")
@@ -275,7 +282,7 @@ func (s *Service) ApproveAccessRequest(ctx context.Context, uid resource.UID) (D
 		_, latest := s.store.Clock()
 		end := latest.Add(locked.Duration).Truncate(time.Second)
 		return s.authz.RequireRole(ctx, uid.Parent(), locked.Role, "role_uid", end)
-	})
+	}, granted...)
 	return s.dated(r), err
 }
 
@@ -325,7 +332,15 @@ func (s *Service) DenyAccessRequest(ctx context.Context, uid resource.UID) (Date
 	if err != nil {
 		return DatedRequest{}, err
 	}
-	r, err := s.store.DenyAccess(ctx, uid, caller.Identity)
+	r, err := s.store.AccessRequest(ctx, uid)
+	if err != nil {
+		return DatedRequest{}, err
+	}
+	denied, err := s.mailDecision(ctx, r)
+	if err != nil {
+		return DatedRequest{}, err
+	}
+	r, err = s.store.DenyAccess(ctx, uid, caller.Identity, denied...)
 	return s.dated(r), err
 }
 

@@ -108,10 +108,18 @@ func (s *Store) AccessRules(
 	return store.List(ctx, s.DB, &accessRules, r, f, p)
 }
 
-// InsertAccessRequest adds a request that waits for approvals. It returns fault.NotFound if its group, rule or role
-// does not exist, and fault.FailedPrecondition if the identity already has resource.MaxOpenRequests open requests.
-func (s *Store) InsertAccessRequest(ctx context.Context, r resource.AccessRequest) error {
-	return s.write(ctx, func(t Tx) error { return t.insertAccessRequest(ctx, r) })
+// InsertAccessRequest adds a request that waits for approvals, and calls the functions also in the same transaction. It
+// returns fault.NotFound if its group, rule or role does not exist, and fault.FailedPrecondition if the identity
+// already has resource.MaxOpenRequests open requests.
+func (s *Store) InsertAccessRequest(
+	ctx context.Context, r resource.AccessRequest, also ...func(*store.Tx) error,
+) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.insertAccessRequest(ctx, r); err != nil {
+			return err
+		}
+		return t.Do(also...)
+	})
 }
 
 func (t Tx) insertAccessRequest(ctx context.Context, r resource.AccessRequest) error {
@@ -181,9 +189,11 @@ func (s *Store) RequestedIn(ctx context.Context, identity resource.UID) (orgs []
 // request is granted. ApproveAccess calls mayApprove while it holds a lock on the approver's bindings until the commit,
 // so that nobody can revoke the bindings on which the decision rests. It returns the error of mayApprove,
 // fault.NotFound if there is no such request, and fault.FailedPrecondition if the request is already decided or the
-// identity has already approved it.
+// identity has already approved it. If the request is granted, ApproveAccess calls the functions granted with it in the
+// same transaction.
 func (s *Store) ApproveAccess(
 	ctx context.Context, uid, approver resource.UID, mayApprove func(resource.AccessRequest) error,
+	granted ...func(*store.Tx, resource.AccessRequest) error,
 ) (r resource.AccessRequest, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, err := t.lockPending(ctx, uid)
@@ -213,10 +223,23 @@ func (s *Store) ApproveAccess(
 			if err := t.grantAccess(ctx, &r); err != nil {
 				return err
 			}
+			if err := t.callAll(r, granted); err != nil {
+				return err
+			}
 		}
 		return t.updateRequest(ctx, event, before, &r)
 	})
 	return r, err
+}
+
+// callAll calls functions with a request in the transaction.
+func (t Tx) callAll(r resource.AccessRequest, functions []func(*store.Tx, resource.AccessRequest) error) error {
+	for _, f := range functions {
+		if err := f(t.Tx, r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // activeApprovals returns the approvals of people who are not suspended. The approvals of others do not count.
@@ -299,9 +322,11 @@ func (t Tx) updateRequest(
 	return t.Emit(ctx, event, after.UID, after.Group(), before, *after)
 }
 
-// DenyAccess refuses a request. It returns fault.NotFound if there is no such request, and fault.FailedPrecondition if
-// it is already decided.
-func (s *Store) DenyAccess(ctx context.Context, uid, by resource.UID) (r resource.AccessRequest, _ error) {
+// DenyAccess refuses a request, and calls the functions denied with it in the same transaction. It returns
+// fault.NotFound if there is no such request, and fault.FailedPrecondition if it is already decided.
+func (s *Store) DenyAccess(
+	ctx context.Context, uid, by resource.UID, denied ...func(*store.Tx, resource.AccessRequest) error,
+) (r resource.AccessRequest, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, err := t.lockPending(ctx, uid)
 		if err != nil {
@@ -309,6 +334,9 @@ func (s *Store) DenyAccess(ctx context.Context, uid, by resource.UID) (r resourc
 		}
 		r = before
 		r.State, r.Closer, r.CloseTime = resource.AccessDenied, by, t.DB.Time()
+		if err := t.callAll(r, denied); err != nil {
+			return err
+		}
 		return t.updateRequest(ctx, resource.AccessRequestDenied, before, &r)
 	})
 	return r, err

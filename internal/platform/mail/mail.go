@@ -60,12 +60,14 @@ const (
 	FailingWebhook         Notice = "mail addresses of notices about webhooks"
 	FailingWebhookOfFolder Notice = "mail addresses of notices about webhooks of folders"
 	WeeklyReport           Notice = "mail addresses of weekly reports"
+	AccessRequested        Notice = "mail addresses of notices about access requests"
+	AccessDecided          Notice = "mail addresses of notices about decisions"
 )
 
 // limit returns the limit for notices of a kind from one organization to one address.
 func (n Notice) limit() int {
 	switch n {
-	case FailingWebhookOfFolder:
+	case FailingWebhookOfFolder, AccessRequested:
 		return MaxBoth
 	case WeeklyReport:
 		return MaxReports
@@ -84,6 +86,9 @@ type Message struct {
 	Text         string
 	Expire       time.Time // when the message becomes useless; zero means in three days
 	Notice       Notice    // "" if the message is no notice
+	// Cause is the identity that has caused a notice. Notices with different causes are counted separately, so that
+	// nobody can use up the limit for the notices of others. It is "" for notices with one limit.
+	Cause resource.UID
 }
 
 // A Queue accepts messages. A nil Queue ignores them.
@@ -168,7 +173,7 @@ func (q *Queue) leaveOut(ctx context.Context, m Message, why string) string {
 // overLimit returns the reason why a message is not sent, or "". n has the messages of the last day.
 func (m Message) overLimit(n maildb.Counts) string {
 	switch {
-	case m.Notice == WeeklyReport && n.ByOrganization >= MaxByOrganization/2:
+	case (m.Notice == WeeklyReport || m.Cause != "") && n.ByOrganization >= MaxByOrganization/2:
 		return "the organization has sent too many today"
 	case m.Notice == WeeklyReport && n.ToAddress >= MaxToAddress:
 		return "the address was sent too many today"
@@ -182,11 +187,14 @@ func (m Message) overLimit(n maildb.Counts) string {
 	return ""
 }
 
-// digest returns a digest of the address of a message. It reveals nothing without the key. Each kind of notice has
-// other digests, because it is counted separately.
+// digest returns a digest of the address of a message. It reveals nothing without the key. Each kind of notice, and
+// each cause, has other digests, because it is counted separately.
 func (q *Queue) digest(m Message) []byte {
 	h := hmac.New(sha256.New, q.cfg.Key.Derive(cmp.Or(string(m.Notice), "mail addresses")))
 	h.Write([]byte(strings.ToLower(m.To)))
+	if m.Cause != "" {
+		h.Write([]byte("\x00" + m.Cause))
+	}
 	return h.Sum(nil)
 }
 

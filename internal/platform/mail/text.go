@@ -175,6 +175,71 @@ An event that is not accepted within a day is put aside, until somebody replays 
 	}
 }
 
+// AccessNames are the names in a request for a role, for people.
+type AccessNames struct{ Requester, Role, Group string }
+
+// lasting returns a duration for people, such as 2h or 1h30m.
+func lasting(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// AccessRequest returns the message to a person who may approve a request for a role.
+func (q *Queue) AccessRequest(r resource.AccessRequest, to string, n AccessNames) Message {
+	reason := "none was given"
+	if r.Reason != "" {
+		reason = Word(r.Reason)
+	}
+	text := fmt.Sprintf(`Hello,
+
+"%s" asks for the role "%s" on "%s" at %s, for %s.
+
+  reason  %s
+
+You may approve or deny this request in the console:
+
+  %s/console/access?show=requests
+
+or with a command:
+
+  holdfast access requests approve %s
+  holdfast access requests deny %s
+
+If nobody decides, it lapses on %s.
+`, plainName(n.Requester), plainName(n.Role), plainName(n.Group), q.cfg.Issuer, lasting(r.Duration), reason,
+		q.cfg.Issuer, r.UID, r.UID, when(r.CreateTime.Add(resource.RequestWaits)))
+	return Message{
+		Organization: r.UID.Root(), To: to, Subject: plainName(n.Requester) + " asks for the role " + plainName(n.Role),
+		Text: text + q.footer(), Expire: r.CreateTime.Add(resource.RequestWaits), Notice: AccessRequested,
+		Cause: r.Identity,
+	}
+}
+
+// AccessDecision returns the message to a person whose request for a role was granted or denied.
+func (q *Queue) AccessDecision(r resource.AccessRequest, to string, n AccessNames) Message {
+	outcome, detail := "denied", "You can ask again, for example with another reason."
+	if r.State == resource.AccessGranted {
+		outcome, detail = "approved", "You hold the role until "+when(r.ExpireTime)+"."
+	}
+	text := fmt.Sprintf(`Hello,
+
+your request for the role "%s" on "%s" at %s was %s.
+%s
+
+  holdfast access requests show %s
+`, plainName(n.Role), plainName(n.Group), q.cfg.Issuer, outcome, detail, r.UID)
+	return Message{
+		Organization: r.UID.Root(), To: to, Subject: "Your request for the role " + plainName(n.Role) + " was " + outcome,
+		Text: text + q.footer(), Notice: AccessDecided,
+	}
+}
+
 // plainAddress returns a network address with only its digits and separators.
 func plainAddress(address string) string {
 	kept := strings.Map(func(r rune) rune {
