@@ -68,8 +68,12 @@ type Upstream struct {
 	LastFailure string `protobuf:"bytes,13,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`
 	// When that request failed.
 	LastFailureTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=last_failure_time,json=lastFailureTime,proto3" json:"last_failure_time,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The result of the request with which the server has tested a new upstream. Only the
+	// answer to CreateUpstream has it. It is absent if the server has tested nothing, as in
+	// a dry run.
+	Probe         *UpstreamProbe `protobuf:"bytes,15,opt,name=probe,proto3" json:"probe,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Upstream) Reset() {
@@ -200,6 +204,69 @@ func (x *Upstream) GetLastFailureTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Upstream) GetProbe() *UpstreamProbe {
+	if x != nil {
+		return x.Probe
+	}
+	return nil
+}
+
+// UpstreamProbe is the result of a test request to an upstream.
+type UpstreamProbe struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The upstream has answered as a registry, and has accepted the credentials, if there
+	// are any.
+	Ok bool `protobuf:"varint,1,opt,name=ok,proto3" json:"ok,omitempty"`
+	// Why it is not ok, in plain words. Empty if it is ok.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpstreamProbe) Reset() {
+	*x = UpstreamProbe{}
+	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpstreamProbe) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpstreamProbe) ProtoMessage() {}
+
+func (x *UpstreamProbe) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpstreamProbe.ProtoReflect.Descriptor instead.
+func (*UpstreamProbe) Descriptor() ([]byte, []int) {
+	return file_holdfast_oci_v1_upstream_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *UpstreamProbe) GetOk() bool {
+	if x != nil {
+		return x.Ok
+	}
+	return false
+}
+
+func (x *UpstreamProbe) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // CreateUpstreamRequest describes the upstream to create.
 type CreateUpstreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -215,7 +282,7 @@ type CreateUpstreamRequest struct {
 
 func (x *CreateUpstreamRequest) Reset() {
 	*x = CreateUpstreamRequest{}
-	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[1]
+	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -227,7 +294,7 @@ func (x *CreateUpstreamRequest) String() string {
 func (*CreateUpstreamRequest) ProtoMessage() {}
 
 func (x *CreateUpstreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[1]
+	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -240,7 +307,7 @@ func (x *CreateUpstreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateUpstreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateUpstreamRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_upstream_proto_rawDescGZIP(), []int{1}
+	return file_holdfast_oci_v1_upstream_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *CreateUpstreamRequest) GetParent() string {
@@ -275,7 +342,7 @@ type GetUpstreamRequest struct {
 
 func (x *GetUpstreamRequest) Reset() {
 	*x = GetUpstreamRequest{}
-	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[2]
+	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -287,7 +354,7 @@ func (x *GetUpstreamRequest) String() string {
 func (*GetUpstreamRequest) ProtoMessage() {}
 
 func (x *GetUpstreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[2]
+	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -300,7 +367,7 @@ func (x *GetUpstreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUpstreamRequest.ProtoReflect.Descriptor instead.
 func (*GetUpstreamRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_upstream_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_oci_v1_upstream_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetUpstreamRequest) GetUid() string {
@@ -333,7 +400,7 @@ type ListUpstreamsRequest struct {
 
 func (x *ListUpstreamsRequest) Reset() {
 	*x = ListUpstreamsRequest{}
-	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[3]
+	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -345,7 +412,7 @@ func (x *ListUpstreamsRequest) String() string {
 func (*ListUpstreamsRequest) ProtoMessage() {}
 
 func (x *ListUpstreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[3]
+	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -358,7 +425,7 @@ func (x *ListUpstreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpstreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListUpstreamsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_upstream_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_oci_v1_upstream_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListUpstreamsRequest) GetUidp() *common.UIDPFilter {
@@ -420,7 +487,7 @@ type ListUpstreamsResponse struct {
 
 func (x *ListUpstreamsResponse) Reset() {
 	*x = ListUpstreamsResponse{}
-	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[4]
+	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -432,7 +499,7 @@ func (x *ListUpstreamsResponse) String() string {
 func (*ListUpstreamsResponse) ProtoMessage() {}
 
 func (x *ListUpstreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[4]
+	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -445,7 +512,7 @@ func (x *ListUpstreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpstreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListUpstreamsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_upstream_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_oci_v1_upstream_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListUpstreamsResponse) GetUpstreams() []*Upstream {
@@ -491,7 +558,7 @@ type UpdateUpstreamRequest struct {
 
 func (x *UpdateUpstreamRequest) Reset() {
 	*x = UpdateUpstreamRequest{}
-	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[5]
+	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -503,7 +570,7 @@ func (x *UpdateUpstreamRequest) String() string {
 func (*UpdateUpstreamRequest) ProtoMessage() {}
 
 func (x *UpdateUpstreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[5]
+	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -516,7 +583,7 @@ func (x *UpdateUpstreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateUpstreamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateUpstreamRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_upstream_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_oci_v1_upstream_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *UpdateUpstreamRequest) GetUpstream() *Upstream {
@@ -553,7 +620,7 @@ type DeleteUpstreamRequest struct {
 
 func (x *DeleteUpstreamRequest) Reset() {
 	*x = DeleteUpstreamRequest{}
-	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[6]
+	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -565,7 +632,7 @@ func (x *DeleteUpstreamRequest) String() string {
 func (*DeleteUpstreamRequest) ProtoMessage() {}
 
 func (x *DeleteUpstreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[6]
+	mi := &file_holdfast_oci_v1_upstream_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -578,7 +645,7 @@ func (x *DeleteUpstreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteUpstreamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteUpstreamRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_upstream_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_oci_v1_upstream_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DeleteUpstreamRequest) GetUid() string {
@@ -599,7 +666,7 @@ var File_holdfast_oci_v1_upstream_proto protoreflect.FileDescriptor
 
 const file_holdfast_oci_v1_upstream_proto_rawDesc = "" +
 	"\n" +
-	"\x1eholdfast/oci/v1/upstream.proto\x12\x0fholdfast.oci.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xc3\x04\n" +
+	"\x1eholdfast/oci/v1/upstream.proto\x12\x0fholdfast.oci.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xfe\x04\n" +
 	"\bUpstream\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x02R\x04name\x12\x18\n" +
@@ -617,7 +684,11 @@ const file_holdfast_oci_v1_upstream_proto_rawDesc = "" +
 	"\vupdate_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
 	"updateTime\x12&\n" +
 	"\flast_failure\x18\r \x01(\tB\x03\xe0A\x03R\vlastFailure\x12K\n" +
-	"\x11last_failure_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\x0flastFailureTime\"\x9c\x01\n" +
+	"\x11last_failure_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\x0flastFailureTime\x129\n" +
+	"\x05probe\x18\x0f \x01(\v2\x1e.holdfast.oci.v1.UpstreamProbeB\x03\xe0A\x03R\x05probe\"A\n" +
+	"\rUpstreamProbe\x12\x13\n" +
+	"\x02ok\x18\x01 \x01(\bB\x03\xe0A\x03R\x02ok\x12\x1b\n" +
+	"\x06reason\x18\x02 \x01(\tB\x03\xe0A\x03R\x06reason\"\x9c\x01\n" +
 	"\x15CreateUpstreamRequest\x12!\n" +
 	"\x06parent\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x06parent\x12:\n" +
 	"\bupstream\x18\x02 \x01(\v2\x19.holdfast.oci.v1.UpstreamB\x03\xe0A\x02R\bupstream\x12$\n" +
@@ -674,46 +745,48 @@ func file_holdfast_oci_v1_upstream_proto_rawDescGZIP() []byte {
 	return file_holdfast_oci_v1_upstream_proto_rawDescData
 }
 
-var file_holdfast_oci_v1_upstream_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_holdfast_oci_v1_upstream_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_holdfast_oci_v1_upstream_proto_goTypes = []any{
 	(*Upstream)(nil),              // 0: holdfast.oci.v1.Upstream
-	(*CreateUpstreamRequest)(nil), // 1: holdfast.oci.v1.CreateUpstreamRequest
-	(*GetUpstreamRequest)(nil),    // 2: holdfast.oci.v1.GetUpstreamRequest
-	(*ListUpstreamsRequest)(nil),  // 3: holdfast.oci.v1.ListUpstreamsRequest
-	(*ListUpstreamsResponse)(nil), // 4: holdfast.oci.v1.ListUpstreamsResponse
-	(*UpdateUpstreamRequest)(nil), // 5: holdfast.oci.v1.UpdateUpstreamRequest
-	(*DeleteUpstreamRequest)(nil), // 6: holdfast.oci.v1.DeleteUpstreamRequest
-	(*durationpb.Duration)(nil),   // 7: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
-	(*common.UIDPFilter)(nil),     // 9: holdfast.common.UIDPFilter
-	(*fieldmaskpb.FieldMask)(nil), // 10: google.protobuf.FieldMask
-	(*emptypb.Empty)(nil),         // 11: google.protobuf.Empty
+	(*UpstreamProbe)(nil),         // 1: holdfast.oci.v1.UpstreamProbe
+	(*CreateUpstreamRequest)(nil), // 2: holdfast.oci.v1.CreateUpstreamRequest
+	(*GetUpstreamRequest)(nil),    // 3: holdfast.oci.v1.GetUpstreamRequest
+	(*ListUpstreamsRequest)(nil),  // 4: holdfast.oci.v1.ListUpstreamsRequest
+	(*ListUpstreamsResponse)(nil), // 5: holdfast.oci.v1.ListUpstreamsResponse
+	(*UpdateUpstreamRequest)(nil), // 6: holdfast.oci.v1.UpdateUpstreamRequest
+	(*DeleteUpstreamRequest)(nil), // 7: holdfast.oci.v1.DeleteUpstreamRequest
+	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*common.UIDPFilter)(nil),     // 10: holdfast.common.UIDPFilter
+	(*fieldmaskpb.FieldMask)(nil), // 11: google.protobuf.FieldMask
+	(*emptypb.Empty)(nil),         // 12: google.protobuf.Empty
 }
 var file_holdfast_oci_v1_upstream_proto_depIdxs = []int32{
-	7,  // 0: holdfast.oci.v1.Upstream.fresh_for:type_name -> google.protobuf.Duration
-	8,  // 1: holdfast.oci.v1.Upstream.create_time:type_name -> google.protobuf.Timestamp
-	8,  // 2: holdfast.oci.v1.Upstream.update_time:type_name -> google.protobuf.Timestamp
-	8,  // 3: holdfast.oci.v1.Upstream.last_failure_time:type_name -> google.protobuf.Timestamp
-	0,  // 4: holdfast.oci.v1.CreateUpstreamRequest.upstream:type_name -> holdfast.oci.v1.Upstream
-	9,  // 5: holdfast.oci.v1.ListUpstreamsRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	0,  // 6: holdfast.oci.v1.ListUpstreamsResponse.upstreams:type_name -> holdfast.oci.v1.Upstream
-	0,  // 7: holdfast.oci.v1.UpdateUpstreamRequest.upstream:type_name -> holdfast.oci.v1.Upstream
-	10, // 8: holdfast.oci.v1.UpdateUpstreamRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 9: holdfast.oci.v1.UpstreamsService.CreateUpstream:input_type -> holdfast.oci.v1.CreateUpstreamRequest
-	2,  // 10: holdfast.oci.v1.UpstreamsService.GetUpstream:input_type -> holdfast.oci.v1.GetUpstreamRequest
-	3,  // 11: holdfast.oci.v1.UpstreamsService.ListUpstreams:input_type -> holdfast.oci.v1.ListUpstreamsRequest
-	5,  // 12: holdfast.oci.v1.UpstreamsService.UpdateUpstream:input_type -> holdfast.oci.v1.UpdateUpstreamRequest
-	6,  // 13: holdfast.oci.v1.UpstreamsService.DeleteUpstream:input_type -> holdfast.oci.v1.DeleteUpstreamRequest
-	0,  // 14: holdfast.oci.v1.UpstreamsService.CreateUpstream:output_type -> holdfast.oci.v1.Upstream
-	0,  // 15: holdfast.oci.v1.UpstreamsService.GetUpstream:output_type -> holdfast.oci.v1.Upstream
-	4,  // 16: holdfast.oci.v1.UpstreamsService.ListUpstreams:output_type -> holdfast.oci.v1.ListUpstreamsResponse
-	0,  // 17: holdfast.oci.v1.UpstreamsService.UpdateUpstream:output_type -> holdfast.oci.v1.Upstream
-	11, // 18: holdfast.oci.v1.UpstreamsService.DeleteUpstream:output_type -> google.protobuf.Empty
-	14, // [14:19] is the sub-list for method output_type
-	9,  // [9:14] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	8,  // 0: holdfast.oci.v1.Upstream.fresh_for:type_name -> google.protobuf.Duration
+	9,  // 1: holdfast.oci.v1.Upstream.create_time:type_name -> google.protobuf.Timestamp
+	9,  // 2: holdfast.oci.v1.Upstream.update_time:type_name -> google.protobuf.Timestamp
+	9,  // 3: holdfast.oci.v1.Upstream.last_failure_time:type_name -> google.protobuf.Timestamp
+	1,  // 4: holdfast.oci.v1.Upstream.probe:type_name -> holdfast.oci.v1.UpstreamProbe
+	0,  // 5: holdfast.oci.v1.CreateUpstreamRequest.upstream:type_name -> holdfast.oci.v1.Upstream
+	10, // 6: holdfast.oci.v1.ListUpstreamsRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	0,  // 7: holdfast.oci.v1.ListUpstreamsResponse.upstreams:type_name -> holdfast.oci.v1.Upstream
+	0,  // 8: holdfast.oci.v1.UpdateUpstreamRequest.upstream:type_name -> holdfast.oci.v1.Upstream
+	11, // 9: holdfast.oci.v1.UpdateUpstreamRequest.update_mask:type_name -> google.protobuf.FieldMask
+	2,  // 10: holdfast.oci.v1.UpstreamsService.CreateUpstream:input_type -> holdfast.oci.v1.CreateUpstreamRequest
+	3,  // 11: holdfast.oci.v1.UpstreamsService.GetUpstream:input_type -> holdfast.oci.v1.GetUpstreamRequest
+	4,  // 12: holdfast.oci.v1.UpstreamsService.ListUpstreams:input_type -> holdfast.oci.v1.ListUpstreamsRequest
+	6,  // 13: holdfast.oci.v1.UpstreamsService.UpdateUpstream:input_type -> holdfast.oci.v1.UpdateUpstreamRequest
+	7,  // 14: holdfast.oci.v1.UpstreamsService.DeleteUpstream:input_type -> holdfast.oci.v1.DeleteUpstreamRequest
+	0,  // 15: holdfast.oci.v1.UpstreamsService.CreateUpstream:output_type -> holdfast.oci.v1.Upstream
+	0,  // 16: holdfast.oci.v1.UpstreamsService.GetUpstream:output_type -> holdfast.oci.v1.Upstream
+	5,  // 17: holdfast.oci.v1.UpstreamsService.ListUpstreams:output_type -> holdfast.oci.v1.ListUpstreamsResponse
+	0,  // 18: holdfast.oci.v1.UpstreamsService.UpdateUpstream:output_type -> holdfast.oci.v1.Upstream
+	12, // 19: holdfast.oci.v1.UpstreamsService.DeleteUpstream:output_type -> google.protobuf.Empty
+	15, // [15:20] is the sub-list for method output_type
+	10, // [10:15] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_oci_v1_upstream_proto_init() }
@@ -721,14 +794,14 @@ func file_holdfast_oci_v1_upstream_proto_init() {
 	if File_holdfast_oci_v1_upstream_proto != nil {
 		return
 	}
-	file_holdfast_oci_v1_upstream_proto_msgTypes[4].OneofWrappers = []any{}
+	file_holdfast_oci_v1_upstream_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_oci_v1_upstream_proto_rawDesc), len(file_holdfast_oci_v1_upstream_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -115,6 +115,17 @@ func (s *Service) DeleteUpstream(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.GroupsUpdate, uid, s.sources.DeleteUpstream)
 }
 
+// ProbeUpstream sends a test request to an upstream and returns the reason why the upstream cannot be used, or "".
+// asked is false if nothing was tested: in a dry run, in a transaction of several changes, which must not wait for
+// others, or if the organization has too many requests running. It does not authorize the caller, who must have created
+// u.
+func (s *Service) ProbeUpstream(ctx context.Context, u registry.Upstream) (reason string, asked bool) {
+	if resource.IsDryRun(ctx) || store.InTransaction(ctx) {
+		return "", false
+	}
+	return s.mirror.Probe(ctx, u)
+}
+
 // UpstreamFailure returns the failure of the last request of this server to an upstream, if the settings of the
 // upstream have not changed since. ok is false if the last request succeeded. It does not authorize the caller, who
 // must have read u with another method.

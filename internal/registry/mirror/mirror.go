@@ -186,6 +186,31 @@ func (f *Fetcher) noteAnswer(ctx context.Context, s *Source, err error) {
 	}
 }
 
+// probeTime limits a test request, for which a person is waiting.
+const probeTime = 5 * time.Second
+
+// Probe sends a test request to an upstream, and records the outcome as a pull does. It returns the reason why the
+// upstream cannot be used, or "". asked is false if nothing was tested, because the organization already has too many
+// requests running or because the client has gone away.
+func (f *Fetcher) Probe(ctx context.Context, u registry.Upstream) (reason string, asked bool) {
+	timed, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	end, err := f.short.take(timed, u.UID.Root())
+	if err != nil {
+		return "", false
+	}
+	defer end()
+	err = f.config.Upstreams.Ping(timed, f.remote(u))
+	if ctx.Err() != nil {
+		return "", false
+	}
+	f.noteAnswer(ctx, &Source{Upstream: u}, err)
+	if e, ok := errors.AsType[*upstream.Error](err); ok {
+		return e.Reason, true
+	}
+	return "", err == nil
+}
+
 // outcomeOf returns the value of the metric label for the outcome of a request to an upstream. stored is true if the
 // server can respond with older, stored content.
 func outcomeOf(outcome string, stored bool, err error) string {

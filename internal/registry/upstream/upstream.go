@@ -136,6 +136,31 @@ var accepted = strings.Join([]string{
 	"application/vnd.oci.artifact.manifest.v1+json", "*/*;q=0.1",
 }, ", ")
 
+// Ping returns nil if a registry answers and accepts the credentials, if there are any. It names no repo, so it does
+// not find out which images the credentials allow.
+func (c *Client) Ping(ctx context.Context, r Registry) error {
+	resp, err := c.do(ctx, r, call{method: http.MethodGet})
+	if err == nil {
+		defer discard(resp)
+		if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
+			return &Error{Reason: "it is not a registry: it answers with a web page"}
+		}
+		return nil
+	}
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case !ok:
+		return err
+	case e.Status == http.StatusNotFound:
+		return &Error{Reason: "it is not a registry: it has nothing at /v2/", Cause: e.Cause}
+	case e.Reason == refusedOrMissing && r.SignIn != nil:
+		return &Error{Status: e.Status, Reason: "it refuses the credentials", Cause: e.Cause}
+	case e.Reason == refusedOrMissing:
+		return &Error{Status: e.Status, Reason: "it refuses requests without credentials", Cause: e.Cause}
+	}
+	return err
+}
+
 // Stat returns a manifest in a registry without its body. It does not verify the digest.
 func (c *Client) Stat(ctx context.Context, r Registry, repo, reference string) (Manifest, error) {
 	resp, err := c.do(ctx, r, call{method: http.MethodHead, repo: repo, path: "/manifests/" + reference, accept: accepted})
@@ -236,7 +261,13 @@ type call struct {
 	query, accept, ranged string
 }
 
-func (c call) scope() string { return "repository:" + c.repo + ":pull" }
+// scope returns the scope of the token that a call needs, or "" if the call is about no repo.
+func (c call) scope() string {
+	if c.repo == "" {
+		return ""
+	}
+	return "repository:" + c.repo + ":pull"
+}
 
 // do sends a request and returns the response if it is successful. If the registry asks for a token, do gets one and
 // sends the request again.
@@ -261,6 +292,9 @@ func (c *Client) do(ctx context.Context, r Registry, what call) (*http.Response,
 	}
 }
 
+// refusedOrMissing is the reason of a refusal. Registries refuse requests for images that do not exist, too.
+const refusedOrMissing = "it refuses the request, or does not have it"
+
 // refusal returns the Error for a response that is not successful.
 func (c *Client) refusal(resp *http.Response) *Error {
 	e := &Error{Status: resp.StatusCode, Cause: fmt.Errorf("status %d", resp.StatusCode)}
@@ -268,7 +302,7 @@ func (c *Client) refusal(resp *http.Response) *Error {
 	case resp.StatusCode == http.StatusNotFound:
 		e.Reason = "it does not have it"
 	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
-		e.Reason = "it refuses the request, or does not have it"
+		e.Reason = refusedOrMissing
 	case resp.StatusCode == http.StatusTooManyRequests:
 		e.Reason, e.RetryIn = "it was asked too often", c.pause(resp.Header.Get("Retry-After"))
 	default:

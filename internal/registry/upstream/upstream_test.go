@@ -167,6 +167,54 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestPing checks that Ping names what keeps an address from being used, and that it sends credentials.
+func TestPing(t *testing.T) {
+	status, kind, challenge := http.StatusOK, "application/json", ""
+	var sent string
+	address := start(t, func(w http.ResponseWriter, r *http.Request) {
+		if sent = r.Header.Get("Authorization"); sent != "" && challenge != "" {
+			return
+		}
+		if r.URL.Path != "/v2/" {
+			w.WriteHeader(http.StatusTeapot)
+			return
+		}
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("Www-Authenticate", challenge)
+		w.WriteHeader(status)
+	})
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	for name, tt := range map[string]struct {
+		status          int
+		kind, challenge string
+		address         string
+		signIn          func(context.Context) (user, password string, err error)
+		want            string // "" if the address can be used
+	}{
+		"a registry":            {http.StatusOK, "application/json", "", address, nil, ""},
+		"a registry for one":    {http.StatusUnauthorized, "application/json", `Basic realm="r"`, address, signIn, ""},
+		"without credentials":   {http.StatusUnauthorized, "", `Basic realm="r"`, address, nil, "it asks for credentials"},
+		"a refusal":             {http.StatusForbidden, "", "", address, nil, "it refuses requests without credentials"},
+		"refused credentials":   {http.StatusForbidden, "", "", address, signIn, "it refuses the credentials"},
+		"a web page":            {http.StatusOK, "text/html; charset=utf-8", "", address, nil, "it is not a registry"},
+		"a server without /v2/": {http.StatusNotFound, "", "", address, nil, "it is not a registry"},
+		"a broken server":       {http.StatusBadGateway, "", "", address, nil, "it answers with status 502"},
+		"no server":             {http.StatusOK, "", "", gone.URL, nil, "the host cannot be reached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, kind, challenge = tt.status, tt.kind, tt.challenge
+			err := client().Ping(t.Context(), upstream.Registry{Key: name, Address: tt.address, SignIn: tt.signIn})
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("error = %v, want %q", err, tt.want)
+			}
+			if tt.signIn != nil && tt.want == "" && !strings.HasPrefix(sent, "Basic ") {
+				t.Errorf("sent %q", sent)
+			}
+		})
+	}
+}
+
 // TestSlowBlob checks that reading a blob fails if the registry sends it too slowly.
 func TestSlowBlob(t *testing.T) {
 	address := start(t, func(w http.ResponseWriter, r *http.Request) {

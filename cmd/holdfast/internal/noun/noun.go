@@ -84,6 +84,9 @@ type Noun struct {
 	// a person.
 	Announce func(a *App, cmd *cobra.Command) func(ctx context.Context, m protoreflect.Message) error
 
+	// Remark prints notes about a resource that was just created. It may be nil.
+	Remark func(ctx context.Context, a *App, m protoreflect.Message)
+
 	OtherFlags map[string]string // names of flags by the path of a field that has no flag of its own
 	Rewrite    rewrite
 	Extra      []func(*App) *cobra.Command
@@ -251,6 +254,9 @@ func (a *App) createCommand(n Noun) *cobra.Command {
 			m, err := a.create(ctx, n, cmd, args)
 			if err != nil {
 				return err
+			}
+			if n.Remark != nil && !isDry(cmd) {
+				defer n.Remark(ctx, a, m)
 			}
 			if format, err := a.Value("output"); err == nil && announce != nil && len(a.Columns) == 0 && !isDry(cmd) &&
 				(format.Text == "" || format.Text == "table") {

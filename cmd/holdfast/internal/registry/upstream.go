@@ -1,6 +1,10 @@
 package registry
 
 import (
+	"context"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
@@ -39,5 +43,22 @@ func upstreams() noun.Noun {
 		Columns: output.Columns("name", output.GroupOf("group", "uid"), "address", "freshFor", "names"),
 		Wide: output.Columns("uid", "realm", "hasCredentials", "identity", "anyone", "lastFailure", "lastFailureTime",
 			"createTime", "updateTime"),
+		Remark: remarkProbe,
+	}
+}
+
+// remarkProbe prints whether the server has reached a new upstream. An older server does not test it.
+func remarkProbe(_ context.Context, a *noun.App, m protoreflect.Message) {
+	u := m.Interface().(*ocipb.Upstream)
+	probe := u.GetProbe()
+	switch {
+	case probe == nil:
+		a.Note("%s is created, but was not tested", u.GetName())
+	case probe.GetOk():
+		a.Note("%s answers at %s", u.GetName(), u.GetAddress())
+	default:
+		a.Note("warning: %s is created, but a test request to %s failed: %s", u.GetName(), u.GetAddress(),
+			probe.GetReason())
+		a.Note("hint: correct it with holdfast registry upstreams update %s, or delete it", u.GetUid())
 	}
 }

@@ -50,7 +50,14 @@ func readUpstream(p *pb.Upstream, u *registry.Upstream) error {
 }
 
 func (s *server) CreateUpstream(ctx context.Context, r *pb.CreateUpstreamRequest) (*pb.Upstream, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetUpstream(), readUpstream, s.Registry.CreateUpstream, upstreamOf)
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetUpstream(), readUpstream, s.Registry.CreateUpstream,
+		func(u registry.Upstream) *pb.Upstream {
+			p := upstreamOf(u)
+			if reason, asked := s.Registry.ProbeUpstream(ctx, u); asked {
+				p.Probe = &pb.UpstreamProbe{Ok: reason == "", Reason: reason}
+			}
+			return p
+		})
 }
 
 func (s *server) GetUpstream(ctx context.Context, r *pb.GetUpstreamRequest) (*pb.Upstream, error) {

@@ -45,14 +45,17 @@ func (c Challenge) Realm() (*url.URL, bool) {
 	return realm, c.Scheme == "bearer" && err == nil && realm.Host != "" && realm.User == nil
 }
 
-// Address returns the URL at which to request a token for a scope.
+// Address returns the URL at which to request a token for a scope. A token for the scope "" proves only who the caller
+// is.
 func (c Challenge) Address(realm *url.URL, scope string) string {
 	u := *realm
 	q := u.Query()
 	if service := c.Params["service"]; service != "" {
 		q.Set("service", service)
 	}
-	q.Set("scope", scope)
+	if scope != "" {
+		q.Set("scope", scope)
+	}
 	u.RawQuery = q.Encode()
 	return u.String()
 }
