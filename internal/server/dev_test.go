@@ -2,8 +2,11 @@ package server_test
 
 import (
 	"encoding/base64"
+	"html"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -186,5 +189,59 @@ func TestDevIssuerByItsOwnNameOnly(t *testing.T) {
 		if resp.StatusCode != want {
 			t.Errorf("host %q = %d, want %d", host, resp.StatusCode, want)
 		}
+	}
+}
+
+// TestDevIssuerSignsPeopleIn tries an identity provider whose issuer is the test issuer: its page leads to the page
+// with the claims of the trial.
+func TestDevIssuerSignsPeopleIn(t *testing.T) {
+	dir := t.TempDir()
+	r := start(t, server.Config{Dev: true, DataDir: dir})
+	dev := readDevFile(t, dir)
+	resp, body := r.send(t, http.MethodPost, "/iam/v2beta1/identityProviders/"+dev.OrganizationUID,
+		`{"name":"test","disabled":true,"defaultRole":"`+string(resource.ManagedRoleUID("viewer"))+`","oidc":{"issuer":"`+
+			dev.TestIssuer+`","clientId":"any","pkceEnabled":true}}`, "Authorization", "Bearer "+dev.Token)
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("create the provider: %d %s", resp.StatusCode, body)
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	read := func(r *http.Request) string {
+		t.Helper()
+		resp, err := browser.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		page, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %d %s, %v", r.URL.Path, resp.StatusCode, page, err)
+		}
+		return string(page)
+	}
+	request := func(method, address string, form url.Values) *http.Request {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		return r
+	}
+	provider := decode[struct{ UID string }](t, body).UID
+	page := read(request(http.MethodGet, r.url+"/oauth?trial=true&idp_id="+url.QueryEscape(provider), nil))
+	_, action, _ := strings.Cut(page, `action="`)
+	action, _, ok := strings.Cut(action, `"`)
+	if !ok || !strings.Contains(page, "Test sign-in") {
+		t.Fatalf("the page of the issuer: %s", page)
+	}
+	page = read(request(http.MethodPost, html.UnescapeString(action), url.Values{
+		"sub": {"ann"}, "email": {"ann@example.com"}, "email_verified": {"true"},
+	}))
+	if !strings.Contains(page, "ann@example.com") || !strings.Contains(page, "auth_time") {
+		t.Errorf("the trial: %s", page)
 	}
 }

@@ -1,6 +1,7 @@
 package token
 
 import (
+	"bufio"
 	"crypto/rand"
 	_ "embed"
 	"encoding/json"
@@ -38,6 +39,8 @@ type TestIssuer struct {
 	now  func() time.Time
 	key  []byte
 	keys *keys
+
+	codes testCodes
 }
 
 // NewTestIssuer returns an issuer with that address. key is a PKCS#8 key as returned
@@ -54,7 +57,7 @@ func NewTestIssuer(address string, key []byte, now func() time.Time) (*TestIssue
 		return nil, fmt.Errorf("read a test key: %w", err)
 	}
 	keys, err := newKeys([]signer{s}, nil)
-	return &TestIssuer{address, now, key, keys}, err
+	return &TestIssuer{url: address, now: now, key: key, keys: keys}, err
 }
 
 // Key returns the key in PKCS#8. NewTestIssuer with this key returns the same issuer
@@ -63,12 +66,15 @@ func (i *TestIssuer) Key() []byte { return slices.Clone(i.key) }
 
 // Handler serves the discovery document, /jwks, and POST /token, which accepts a JSON
 // object of claims. Its member preset is optional and names a preset with further
-// claims.
+// claims. /authorize is a page on which people sign in with the authorization code
+// flow, whose codes /token accepts, too.
 func (i *TestIssuer) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+discoveryPath, i.serveDiscovery)
 	mux.HandleFunc("GET "+testKeysPath, func(w http.ResponseWriter, _ *http.Request) { serve(w, i.keys.document) })
 	mux.HandleFunc("POST "+testTokenPath, i.serveToken)
+	mux.HandleFunc("GET "+testSignInPath, i.showSignIn)
+	mux.HandleFunc("POST "+testSignInPath, i.signIn)
 	return mux
 }
 
@@ -77,14 +83,25 @@ func (i *TestIssuer) serveDiscovery(w http.ResponseWriter, _ *http.Request) {
 		"issuer":                                i.url,
 		"jwks_uri":                              i.url + testKeysPath,
 		"token_endpoint":                        i.url + testTokenPath,
-		"response_types_supported":              []string{"id_token"},
+		"authorization_endpoint":                i.url + testSignInPath,
+		"response_types_supported":              []string{"code", "id_token"},
+		"scopes_supported":                      []string{"openid", "profile", "email", "groups"},
+		"code_challenge_methods_supported":      []string{"S256"},
 		"subject_types_supported":               []string{"public"},
 		"id_token_signing_alg_values_supported": []string{ES256},
+
+		"authorization_response_iss_parameter_supported": true,
 	})
 }
 
 func (i *TestIssuer) serveToken(w http.ResponseWriter, r *http.Request) {
-	claims, err := i.readClaims(http.MaxBytesReader(w, r.Body, maxTestClaims))
+	body := bufio.NewReader(http.MaxBytesReader(w, r.Body, maxTestClaims))
+	if isForm(r, body) {
+		r.Body = io.NopCloser(body)
+		i.serveCode(w, r)
+		return
+	}
+	claims, err := i.readClaims(body)
 	var text string
 	if err == nil {
 		text, err = i.keys.signer(i.now()).encode(claims)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
@@ -19,9 +20,10 @@ func identityProviders() noun.Noun {
 		Use: "identity-providers", One: "identity provider",
 		Short: "Let people sign in with an identity provider of your own",
 		About: "Identity providers sign in the people of an organization. A person who signs in for the first time gets\n" +
-			"the default role on the provider's group.",
+			"the default role on the provider's group. A new provider is disabled, so that you can try it first.",
 		Example: "  holdfast iam identity-providers create okta --parent acme --issuer https://acme.okta.com \\\n" +
-			"    --client-id 0oa1b2c3 --client-secret-file secret.txt --default-role viewer",
+			"    --client-id 0oa1b2c3 --client-secret-file secret.txt --default-role viewer\n" +
+			"  holdfast iam identity-providers update okta --enable   # after you have tried it",
 		Message:  noun.MessageOf(&iampb.IdentityProvider{}),
 		Console:  noun.PageAt("/sign-in/"),
 		Kind:     "identity_providers",
@@ -39,6 +41,8 @@ func identityProviders() noun.Noun {
 				Help: "`RULE` that finds a provisioned user: sub-equals-external-id or oid-equals-external-id; " +
 					"cannot be changed"},
 			{Flag: "pkce", Path: "oidc.pkce_enabled", Help: "use PKCE"},
+			{Flag: "enable", Path: "disabled", Read: readEnable,
+				Help: "allow sign-in; a new provider is disabled unless this is given"},
 			{Flag: "disabled", Help: "do not allow sign-in, except to test the provider"},
 			{Flag: "shared-redirect", Help: "use the redirect address that all providers share; " +
 				"always set for a new provider"},
@@ -47,7 +51,9 @@ func identityProviders() noun.Noun {
 			{Flag: "keep-people", Help: "if issuer, client or rule change: keep the identities of people who " +
 				"have no capability that you lack"},
 		},
-		ByName: true,
+		Defaults: func(m protoreflect.Message) { noun.Put(m, "disabled", true) },
+		Remark:   remarkTrial,
+		ByName:   true,
 		Columns: output.Columns("name", output.PathOf("path", "uid"), "issuer=oidc.issuer",
 			output.NameOf("defaultRole", "defaultRole")),
 		Wide: output.Columns("uid", "clientId=oidc.clientId", "description", "roleUid=defaultRole",
@@ -55,6 +61,33 @@ func identityProviders() noun.Noun {
 		Extra:      []func(*noun.App) *cobra.Command{testProvider, redirectAddress, scimCommands},
 		OtherFlags: map[string]string{"oidc": "--issuer and --client-id"},
 	}
+}
+
+// readEnable sets the field disabled to the opposite of a flag.
+func readEnable(m protoreflect.Message, texts []string) error {
+	noun.Put(m, "disabled", texts[0] != "true")
+	return nil
+}
+
+// remarkTrial prints how to try a new provider that is disabled.
+func remarkTrial(ctx context.Context, a *noun.App, m protoreflect.Message) {
+	p := m.Interface().(*iampb.IdentityProvider)
+	if !p.GetDisabled() {
+		return
+	}
+	a.Note("%s is disabled until you enable it: holdfast iam identity-providers update %s --enable", p.GetName(),
+		p.GetUid())
+	req := &signinpb.TestIdentityProviderRequest{Uid: p.GetUid()}
+	result, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).TestIdentityProvider, req)
+	if err != nil { // who may create a provider need not be allowed to test it
+		return
+	}
+	for _, check := range result.GetChecks() {
+		if !check.GetOk() {
+			a.Note("warning: %s: %s", check.GetName(), check.GetDetail())
+		}
+	}
+	a.Note("try a sign-in first, which shows your claims and grants nothing: %s", result.GetTrialUrl())
 }
 
 func testProvider(a *noun.App) *cobra.Command {

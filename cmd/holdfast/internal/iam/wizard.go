@@ -242,11 +242,12 @@ func (w *wizard) askRest(ctx context.Context) (err error) {
 	return nil
 }
 
-// create creates the provider. If there is a terminal, the provider stays disabled until
-// a complete sign-in was tried.
+// create creates the provider. Unless --enable is given, the provider is disabled. If there is a terminal, the wizard
+// asks whether a complete sign-in has worked, and then enables the provider.
 func (w *wizard) create(ctx context.Context) error {
-	try := output.IsTerminal(w.In) && !w.provider.GetDisabled()
-	w.provider.Disabled = w.provider.GetDisabled() || try
+	enable, _ := w.cmd.Flags().GetBool("enable")
+	try := output.IsTerminal(w.In) && !enable && !w.provider.GetDisabled()
+	w.provider.Disabled = w.provider.GetDisabled() || !enable
 	dry, _ := w.cmd.Flags().GetBool("dry-run")
 	providers := iampb.NewIdentityProvidersServiceClient(w)
 	made, err := signin.Call(ctx, providers.CreateIdentityProvider, &iampb.CreateIdentityProviderRequest{
@@ -270,6 +271,9 @@ func (w *wizard) create(ctx context.Context) error {
 	w.say("  %s", tested.GetTrialUrl())
 	w.say("")
 	if !try {
+		if made.GetDisabled() {
+			w.say("It is disabled. Enable it with: holdfast iam identity-providers update %s --enable", made.GetUid())
+		}
 		return w.Show(ctx, identityProviders().View(), made)
 	}
 	if made, err = w.enable(ctx, made); err != nil {
@@ -286,7 +290,7 @@ func (w *wizard) enable(ctx context.Context, made *iampb.IdentityProvider) (*iam
 		return nil, err
 	}
 	if answer != "y" && answer != "yes" {
-		w.say("It stays disabled. Enable it with: holdfast iam identity-providers update %s --disabled=false",
+		w.say("It stays disabled. Enable it with: holdfast iam identity-providers update %s --enable",
 			made.GetUid())
 		return made, nil
 	}
