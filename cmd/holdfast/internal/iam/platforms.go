@@ -18,13 +18,13 @@ func extras() map[string]preset {
 			example: create + "github --repo acme/web --branch main --parent acme/platform --role viewer\n" +
 				create + "github release --repo acme/web --environment production --owner-id 1 --repo-id 2",
 			dev: "--repo acme/web --ref main", issuer: githubIssuer, claims: githubClaims,
-			use: "job of the workflow", snippet: githubJob,
+			use: "workflow, below its name and on", snippet: githubJob,
 		},
 		"gitlab": {
 			example: create + "gitlab --project acme/web --branch main --parent acme/platform --role viewer\n" +
 				create + "gitlab deploy --project acme/web --environment production --protected",
 			dev: "--project acme/web --branch main", issuer: gitlabIssuer, claims: gitlabClaims,
-			use: "job in .gitlab-ci.yml, whose image has holdfast", snippet: gitlabJob,
+			use: ".gitlab-ci.yml", snippet: gitlabJob,
 		},
 		"buildkite": {
 			example: create + "buildkite --org acme --pipeline web --branch main --parent acme/platform --role viewer",
@@ -41,25 +41,29 @@ func extras() map[string]preset {
 	}
 }
 
-// Snippets of jobs whose machine has the command.
+// Jobs that sign docker in to the registry with the token of the job. They need nothing but what the machines of the
+// platforms have.
 const (
-	githubJob = `    permissions:
-      contents: read
-      id-token: write
-    env:
-      HOLDFAST_API: $API
-      HOLDFAST_IDENTITY: $UID
+	githubJob = `permissions:
+  contents: read
+  id-token: write
+jobs:
+  holdfast:
+    runs-on: ubuntu-latest
     steps:
-      - run: holdfast iam groups list`
+      - run: |
+          curl -sSf -H "Authorization: Bearer $ACTIONS_ID_TOKEN_REQUEST_TOKEN" \
+            "$ACTIONS_ID_TOKEN_REQUEST_URL&audience=$AUDIENCE" | jq -r .value |
+            docker login --username $UID --password-stdin $REGISTRY`
 
-	gitlabJob = `  id_tokens:
+	gitlabJob = `holdfast:
+  image: docker
+  services: ["docker:dind"]
+  id_tokens:
     HOLDFAST_ID_TOKEN:
       aud: $ISSUER
-  variables:
-    HOLDFAST_API: $API
-    HOLDFAST_IDENTITY: $UID
   script:
-    - holdfast iam groups list`
+    - printf %s "$HOLDFAST_ID_TOKEN" | docker login --username $UID --password-stdin $REGISTRY`
 )
 
 // githubIssuer returns the issuer of a GitHub Enterprise server: a self-hosted server, or

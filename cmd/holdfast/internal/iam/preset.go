@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,9 +14,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	"github.com/holdfast-dev/holdfast/internal/access/workload"
 )
 
@@ -28,8 +31,8 @@ type preset struct {
 	// issuer returns the issuer of a self-hosted server. It is nil if the preset has no
 	// --server.
 	issuer func(server string) (string, error)
-	// snippet is what a workload needs, with $API and $ISSUER for addresses of the server and $UID for the identity. use
-	// names the place for it; it is "" if there is no snippet.
+	// snippet is what a workload needs, with $ISSUER and $AUDIENCE for the address of the issuer, $REGISTRY for the
+	// host of the registry and $UID for the identity. use names the place for it; it is "" if there is no snippet.
 	use, snippet string
 	// claims returns the claims of a job's token. The test issuer adds missing claims.
 	claims func(p workload.Platform, j job) map[string]any
@@ -185,7 +188,7 @@ func createPreset(a *noun.App, p preset) *cobra.Command {
 			if err != nil || uid == "" {
 				return err
 			}
-			return p.sayUse(a, uid)
+			return p.sayUse(ctx, a, uid)
 		}),
 	}
 	f := cmd.Flags()
@@ -270,22 +273,23 @@ var presetFields = map[string]string{
 }
 
 // sayUse prints how a workload uses its new identity, if the result is printed for people.
-func (p preset) sayUse(a *noun.App, uid string) error {
+func (p preset) sayUse(ctx context.Context, a *noun.App, uid string) error {
 	format, err := a.Value("output")
 	if err != nil || p.use == "" || len(a.Columns) > 0 || format.Text != "" && format.Text != "table" {
 		return err
 	}
-	api, err := a.Server()
-	if err != nil {
-		return err
-	}
+	a.Note("its uid is %s", uid)
 	issuer, err := a.Issuer()
 	if err != nil {
 		return err
 	}
-	a.Note("its uid is %s", uid)
-	a.Note("add this to the %s:", p.use)
-	fmt.Fprintln(a.Err, strings.NewReplacer("$API", api.Text, "$ISSUER", issuer, "$UID", uid).Replace(p.snippet))
+	found, err := signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetRegistry, &ocipb.GetRegistryRequest{})
+	if err != nil {
+		return err
+	}
+	a.Note("add this to the %s; later steps of the job can push and pull, if the identity has a role for that:", p.use)
+	fmt.Fprintln(a.Err, strings.NewReplacer("$ISSUER", issuer, "$AUDIENCE", url.QueryEscape(issuer), "$UID", uid,
+		"$REGISTRY", output.Printable(found.GetHost())).Replace(p.snippet))
 	return nil
 }
 
