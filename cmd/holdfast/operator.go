@@ -22,7 +22,7 @@ func operatorCommand(a *noun.App) *cobra.Command {
 			"server's machine have more commands there, with holdfastd.",
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use: "status", Short: "Print the state of the database, the replicas, the keys and the queues", Args: cobra.NoArgs,
+		Use: "status", Short: "Show system status", Args: cobra.NoArgs,
 		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			in, err := signin.Call(ctx, operatorpb.NewOperatorServiceClient(a).GetInstallation,
 				&operatorpb.GetInstallationRequest{})

@@ -65,7 +65,7 @@ type task func(ctx context.Context, cmd *cobra.Command, args []string) error
 func (a *App) Do(t task) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.started = true
-		return t(cmd.Context(), cmd, args)
+		return t(signin.WithGiven(cmd.Context(), cmd.Flags(), args), cmd, args)
 	}
 }
 

@@ -385,7 +385,7 @@ func (a *App) callMethod(
 	resp := NewMessage(method.Output())
 	name := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
 	if err := a.Invoke(ctx, name, req, resp.Interface()); err != nil {
-		return nil, signin.Refused(err, flags)
+		return nil, signin.RefusedIn(ctx, err, flags)
 	}
 	return resp, nil
 }

@@ -92,7 +92,7 @@ func (a *Agent) connection(ctx context.Context) (*client, error) {
 		return nil, err
 	}
 	if cred == nil {
-		return nil, problem.New(problem.ExitUnauthenticated, "there is no token for %s", api.Text).Hint(noTokenHint)
+		return nil, problem.New(problem.ExitUnauthenticated, "you are not signed in to %s", api.Text).Hint(noTokenHint)
 	}
 	c, err := a.connect(api, cred)
 	if err != nil {

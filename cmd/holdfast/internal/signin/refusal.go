@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/spf13/pflag"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -20,16 +21,61 @@ type refusal struct {
 	api   string
 	err   error
 	flags map[string]string // flag or argument that sets a field, by field
+	given given
+}
+
+// given are the flags and the arguments on the command line. The zero value has none.
+type given struct {
+	flags *pflag.FlagSet
+	args  bool
+}
+
+type givenKey struct{}
+
+// WithGiven returns a context with the flags and arguments on the command line, so that a hint does not ask for what is
+// there.
+func WithGiven(ctx context.Context, flags *pflag.FlagSet, args []string) context.Context {
+	return context.WithValue(ctx, givenKey{}, given{flags, len(args) > 0})
+}
+
+// has reports whether a flag such as --ttl, or an argument such as NAME, is on the command line.
+func (g given) has(word string) bool {
+	if name, ok := strings.CutPrefix(word, "--"); ok {
+		return g.flags != nil && g.flags.Changed(name)
+	}
+	return g.args && word == strings.ToUpper(word)
+}
+
+// hint returns what to do about a field that a flag or an argument sets, or "" if the message alone says that. Of a
+// text such as "NAME; use --display-name", it returns the second part if NAME is given.
+func (g given) hint(field, flag string) string {
+	word, rest, _ := strings.Cut(flag, "; ")
+	name := strings.ReplaceAll(strings.TrimLeft(word, "-"), "-", "_")
+	switch {
+	case !g.has(word):
+		return "set " + flag
+	case rest != "":
+		return rest
+	case strings.EqualFold(name, field[strings.LastIndex(field, ".")+1:]):
+		return ""
+	}
+	return "change " + word
 }
 
 // Refused returns the problem for a failed call. flags contains the flag or argument that
 // sets each field that the server may refuse.
 func Refused(err error, flags map[string]string) *problem.Problem {
+	return RefusedIn(context.Background(), err, flags)
+}
+
+// RefusedIn is Refused for a call of a command line that WithGiven has put in the context.
+func RefusedIn(ctx context.Context, err error, flags map[string]string) *problem.Problem {
 	if p, ok := errors.AsType[*problem.Problem](err); ok {
 		return p
 	}
 	if e, ok := errors.AsType[*holdfast.Error](err); ok {
-		return refusal{e.Address, e, flags}.problem()
+		words, _ := ctx.Value(givenKey{}).(given)
+		return refusal{e.Address, e, flags, words}.problem()
 	}
 	return problem.New(problem.ExitError, "%s", err.Error())
 }
@@ -67,7 +113,11 @@ func (r refusal) violations() (hints []string) {
 		flag := r.flags[name]
 		switch {
 		case i == 0 && flag != "":
-			hints = append(hints, "set "+flag)
+			if hint := r.given.hint(name, flag); hint != "" {
+				hints = append(hints, hint)
+			}
+		case i > 0 && flag != "" && r.given.has(flag):
+			hints = append(hints, "also change "+flag+": "+v.GetDescription())
 		case i > 0 && flag != "":
 			hints = append(hints, "also set "+flag+": "+v.GetDescription())
 		case i > 0:
@@ -150,5 +200,5 @@ func Call[Request, Response any](
 		field, flag, _ := strings.Cut(spec, "=")
 		named[field] = flag
 	}
-	return resp, Refused(err, named)
+	return resp, RefusedIn(ctx, err, named)
 }
