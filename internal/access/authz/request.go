@@ -59,6 +59,20 @@ func (c *Checker) WithSession(ctx context.Context, n resource.Session) context.C
 	}})
 }
 
+// WithMaker returns a context whose writes depend on the decision that maker, who need not be the caller, holds
+// everything that an identity holds. They are committed only if the decision is still right. WithMaker returns the
+// errors of RequireBecomeBy.
+func (c *Checker) WithMaker(ctx context.Context, maker Caller, identity resource.UID) (context.Context, error) {
+	if err := c.RequireBecomeBy(ctx, maker, identity); err != nil {
+		return nil, err
+	}
+	r := &request{caller: maker, checker: c}
+	if err := c.RequireBecome(context.WithValue(ctx, callerKey{}, r), identity); err != nil {
+		return nil, err
+	}
+	return access.With(ctx, r), nil
+}
+
 // CallerFrom returns the caller of a request. It returns false before authentication.
 func CallerFrom(ctx context.Context) (Caller, bool) {
 	r, ok := ctx.Value(callerKey{}).(*request)

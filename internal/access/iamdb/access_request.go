@@ -279,12 +279,8 @@ func (t Tx) lockPending(ctx context.Context, uid resource.UID) (r resource.Acces
 
 // holdBindings locks the bindings of an identity against changes until the commit.
 func (t Tx) holdBindings(ctx context.Context, identity resource.UID) error {
-	hold := t.DB.Engine.ForShare
-	if t.DB.Engine.Postgres {
-		hold = ` FOR SHARE OF t`
-	}
 	_, err := store.ReadColumn[int64](ctx, t.Rows,
-		`SELECT t.seg FROM role_bindings AS t WHERE t.identity = $1 ORDER BY t.seg`+hold, string(identity))
+		`SELECT t.seg FROM role_bindings AS t WHERE t.identity = $1 ORDER BY t.seg`+t.DB.Engine.ForHold, string(identity))
 	return err
 }
 

@@ -195,7 +195,7 @@ func (s *Store) ProviderAt(ctx context.Context, segment string) (resource.Identi
 
 // HoldProvider returns a provider, or fault.NotFound, and locks it against changes until the commit.
 func (t Tx) HoldProvider(ctx context.Context, uid resource.UID) (resource.IdentityProvider, error) {
-	return store.Lock(ctx, t.Tx, &providers, uid, t.DB.Engine.ForShare)
+	return store.Lock(ctx, t.Tx, &providers, uid, t.DB.Engine.ForHold)
 }
 
 // AssignedOwners returns the number of people who own an organization permanently, who are not suspended, and whose

@@ -89,7 +89,7 @@ func (t Tx) StillVouched(ctx context.Context, v resource.Voucher) error {
 	}
 	var one int
 	err := t.Row(ctx, `SELECT 1 FROM identity_providers AS t WHERE t.uid = $1 AND t.epoch = $2
-		AND t.disabled = $3`+t.DB.Engine.ForShare, []any{string(v.Provider()), v.Epoch(), false}, &one)
+		AND t.disabled = $3`+t.DB.Engine.ForHold, []any{string(v.Provider()), v.Epoch(), false}, &one)
 	if errors.Is(err, sql.ErrNoRows) {
 		return fault.New(fault.Aborted, "Aborted: the identity provider has changed or was disabled; sign in again")
 	}

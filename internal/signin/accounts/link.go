@@ -37,15 +37,31 @@ func (s *Service) newLink(ctx context.Context, a *resource.Account, factors bool
 // CheckLinkMaker returns fault.FailedPrecondition if the account may do more than the
 // maker of its link. The account may have got further roles after the link was made.
 func (s *Service) CheckLinkMaker(ctx context.Context, a resource.Account) error {
+	_, err := s.WithLinkMaker(ctx, a)
+	return err
+}
+
+// WithLinkMaker returns a context whose writes are committed only if CheckLinkMaker still returns nil. If it does not,
+// Outgrown turns the error of the write into the error of CheckLinkMaker, which WithLinkMaker returns, too.
+func (s *Service) WithLinkMaker(ctx context.Context, a resource.Account) (context.Context, error) {
 	if a.Link.Maker == nil {
-		return nil
+		return ctx, nil
 	}
 	if err := s.authz.EnsureCurrent(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	maker := authz.Caller{Identity: a.Link.Maker.Identity, Caps: a.Link.Maker.Caps, Scopes: a.Link.Maker.Scopes}
-	err := s.authz.RequireBecomeBy(ctx, maker, a.Identity)
-	if errors.Is(err, fault.PermissionDenied) || errors.Is(err, fault.FailedPrecondition) {
+	ctx, err := s.authz.WithMaker(ctx, authz.Caller{
+		Identity: a.Link.Maker.Identity, Caps: a.Link.Maker.Caps, Scopes: a.Link.Maker.Scopes,
+		Issued: a.Link.Expires.Add(-linkLife),
+	}, a.Identity)
+	return ctx, Outgrown(err)
+}
+
+// Outgrown returns the error for the person who follows a one-time link, if err is the decision that the maker of the
+// link lacks a permission of the account. Otherwise it returns err.
+func Outgrown(err error) error {
+	if errors.Is(err, fault.PermissionDenied) || errors.Is(err, fault.Unauthenticated) ||
+		errors.Is(err, fault.FailedPrecondition) {
 		return fault.Unmet("LINK_OUTGROWN", "the account has more permissions than the person who made this link; "+
 			"ask somebody with the same permissions for a new link")
 	}

@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -85,7 +86,7 @@ var pagesWithoutSession = map[string]string{
 	"POST /account/totp/start":         "writes nothing: the secret is in a cookie",
 	"POST /account/passkeys/start":     "writes only the ceremony, which has no effect by itself",
 	"POST /device":                     "only looks up the code of a device",
-	"POST /link":                       "relies on the link",
+	"POST /link":                       "TestAttackLinkInFlight",
 	"POST /oauth/device_authorization": "relies on nothing",
 	"POST /oauth/token":                "TestAttackSessionInFlight",
 	"POST /signin/account":             "relies on the password",
@@ -132,11 +133,15 @@ func TestPagesInFlight(t *testing.T) {
 }
 
 // formsIn returns the patterns in a file of Go that contain the method POST.
-func formsIn(t *testing.T, name string) (patterns []string) {
+func formsIn(t *testing.T, name string) []string { return patternsIn(t, name, "POST ") }
+
+// patternsIn returns the texts in a file of Go that begin with one of the prefixes.
+func patternsIn(t *testing.T, name string, prefixes ...string) (patterns []string) {
 	file := must[*ast.File](t)(parser.ParseFile(token.NewFileSet(), name, nil, 0))
 	ast.Inspect(file, func(n ast.Node) bool {
 		if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
-			if text, err := strconv.Unquote(literal.Value); err == nil && strings.HasPrefix(text, "POST ") {
+			text, err := strconv.Unquote(literal.Value)
+			if err == nil && slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(text, p) }) {
 				patterns = append(patterns, text)
 			}
 		}

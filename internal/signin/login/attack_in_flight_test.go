@@ -3,13 +3,17 @@ package login_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
@@ -131,5 +135,83 @@ func TestAttackSessionInFlight(t *testing.T) {
 			b.post("/account/password", "csrf", csrf, "current", password, "password", "another correct horse battery")
 		})
 		signedIn() // with the old password
+	})
+}
+
+// madeLink returns a one-time link for an owner, which another owner has made, and the binding of the maker.
+func (x *site) madeLink(t *testing.T, name string) (link accounts.OneTimeLink, binding resource.UID) {
+	t.Helper()
+	maker := resource.UserUID("https://people.test", name)
+	binding = iamtest.AddBinding(t, x.store.IAMStore, x.org.UID, maker, resource.OwnerRole).UID
+	as := authz.WithCaller(t.Context(), authz.Caller{Identity: maker, Issued: x.clock.now()})
+	return must[accounts.OneTimeLink](t)(x.CreateLink(as, x.owner.UID, false)), binding
+}
+
+// TestAttackLinkInFlight: somebody follows a one-time link while its maker loses the access that the account has. If
+// the maker has lost the access, the link sets no password. The access ends before the transaction and, on PostgreSQL,
+// at every moment at which the transaction reads the clock. On SQLite, nothing else changes during a transaction.
+func TestAttackLinkInFlight(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		x := open(t, s)
+		var armed atomic.Bool
+		var left atomic.Int64 // how often the clock is read before the access ends; negative after it
+		left.Store(-1)
+		var binding resource.UID
+		before, committed := "", false // the password, and whether it was changed before the access ended
+		revoke := func() {
+			committed = x.credentials(t).Password != before
+			if err := s.DeleteBinding(context.WithoutCancel(t.Context()), binding); err != nil {
+				t.Error(err)
+			}
+		}
+		s.BeforeWrite = func(context.Context) {
+			if armed.CompareAndSwap(true, false) {
+				revoke()
+			}
+		}
+		now := s.Now
+		s.Now = func() time.Time {
+			if s.Engine.Postgres && left.Load() >= 0 && left.Add(-1) == -1 {
+				revoke()
+			}
+			return now()
+		}
+		attack := func(name string, arm func()) (followed bool) {
+			x.clock.move(time.Hour)
+			var link accounts.OneTimeLink
+			link, binding = x.madeLink(t, name)
+			before, committed = x.credentials(t).Password, false
+			b := x.browser(t)
+			b.get(link.URL)
+			arm()
+			a := b.post("/link", "password", "another violet anchor "+name)
+			followed = x.credentials(t).Password != before
+			if followed != (a.location == "/account") {
+				t.Errorf("%s: status %d, password changed: %t", name, a.status, followed)
+			}
+			return followed
+		}
+		if !attack("nothing", func() {}) {
+			t.Error("a link whose maker keeps the access cannot be followed")
+		}
+		revoke()
+		if attack("before the write", func() { armed.Store(true) }) {
+			t.Error("a link was followed although its maker had lost the access")
+		}
+		if armed.Swap(false) {
+			t.Error("no write depends on the access of the link's maker")
+		}
+		for moment := int64(0); s.Engine.Postgres; moment++ {
+			followed := attack(fmt.Sprint("moment ", moment), func() { left.Store(moment) })
+			if left.Swap(-1) >= 0 || committed { // this moment is after the commit
+				if moment < 3 || !followed {
+					t.Errorf("the clock was read %d times, the link was followed: %t", moment, followed)
+				}
+				return
+			}
+			if followed {
+				t.Errorf("moment %d: the link was followed after its maker had lost the access", moment)
+			}
+		}
 	})
 }

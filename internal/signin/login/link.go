@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 	"github.com/holdfast-dev/holdfast/internal/signin/input"
 	"github.com/holdfast-dev/holdfast/internal/signin/password"
 	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
@@ -83,10 +84,15 @@ func (s *Service) followLink(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return s.linkPage(w, r, http.StatusServiceUnavailable, a, err)
 	}
-	a, err = s.people.FollowLink(r.Context(), a.Link.Digest, func(a *resource.Account) error {
+	ctx, err := s.admin.WithLinkMaker(r.Context(), a)
+	if err != nil {
+		return linkError(err)
+	}
+	a, err = s.people.FollowLink(ctx, a.Link.Digest, func(a *resource.Account) error {
 		a.Password = hash
 		return s.admin.CheckLinkMaker(r.Context(), *a)
 	})
+	err = accounts.Outgrown(err)
 	if err == nil {
 		s.admin.LogChange(r.Context(), "a one-time link was used", a)
 		http.SetCookie(w, s.site.Cookie(linkCookie, "", 0))

@@ -109,7 +109,7 @@ func (s *Store) EditDirectory(
 // Hold is Directory inside a transaction. It locks the settings and the tokens of the directory against changes until
 // the commit.
 func (t Tx) Hold(ctx context.Context, provider resource.UID) (resource.Directory, error) {
-	return scanDirectory(t.QueryRow(ctx, selectDirectory+t.DB.Engine.ForShare, store.Segment(provider)), provider)
+	return scanDirectory(t.QueryRow(ctx, selectDirectory+t.DB.Engine.ForHold, store.Segment(provider)), provider)
 }
 
 // HoldAlone is Hold for one transaction at a time.

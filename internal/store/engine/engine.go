@@ -21,6 +21,7 @@ type Engine struct {
 	ForUpdate string // ends a SELECT FROM … AS t whose row will be updated
 	ForDelete string // ends a SELECT whose row will be deleted
 	ForShare  string // ends a SELECT whose row must not be deleted before the commit
+	ForHold   string // ends a SELECT whose row must not be changed or deleted before the commit
 	failure   func(error) Failure
 
 	// Unnest returns a table (i, v) with the index and the value of each element of

@@ -33,6 +33,7 @@ var Postgres = Engine{
 	ForUpdate: " FOR NO KEY UPDATE OF t",
 	ForDelete: " FOR UPDATE OF t",
 	ForShare:  " FOR KEY SHARE OF t",
+	ForHold:   " FOR SHARE OF t",
 	failure:   postgresFailure,
 	Param:     func(n int) string { return "$" + strconv.Itoa(n) },
 	Clock:     `CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)`,
