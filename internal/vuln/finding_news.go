@@ -20,8 +20,9 @@ type FindingNews struct {
 type NewFinding struct {
 	ID       string        `json:"id"`
 	Aliases  []string      `json:"aliases,omitempty"`
-	Score    int64         `json:"score,omitempty"`    // CVSS score in tenths
-	Severity int64         `json:"severity,omitempty"` // from 1 (low) to 4 (critical); 0 if only the score is known
+	Score    int64         `json:"score,omitempty"`          // CVSS score in tenths
+	Severity int64         `json:"severity,omitempty"`       // from 1 (low) to 4 (critical); 0 if only the score is known
+	Source   string        `json:"severitySource,omitempty"` // source of Severity, such as AlmaLinux
 	Packages []NewsPackage `json:"packages,omitempty"`
 }
 

@@ -157,9 +157,13 @@ type FindingNews_NewFinding struct {
 	// The CVSS score, from 0.1 to 10.0; empty if there is none.
 	Score string `protobuf:"bytes,4,opt,name=score,proto3" json:"score,omitempty"`
 	// The packages that have it.
-	Packages      []*FindingNews_NewsPackage `protobuf:"bytes,5,rep,name=packages,proto3" json:"packages,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Packages []*FindingNews_NewsPackage `protobuf:"bytes,5,rep,name=packages,proto3" json:"packages,omitempty"`
+	// The source of severity, such as AlmaLinux. Empty if the severity is unknown, if the
+	// advisory that gave it no longer exists, or if the event is of an earlier version of
+	// the server.
+	SeveritySource string `protobuf:"bytes,6,opt,name=severity_source,json=severitySource,proto3" json:"severity_source,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *FindingNews_NewFinding) Reset() {
@@ -225,6 +229,13 @@ func (x *FindingNews_NewFinding) GetPackages() []*FindingNews_NewsPackage {
 		return x.Packages
 	}
 	return nil
+}
+
+func (x *FindingNews_NewFinding) GetSeveritySource() string {
+	if x != nil {
+		return x.SeveritySource
+	}
+	return ""
 }
 
 // NewsPackage is a package that has a finding.
@@ -341,7 +352,7 @@ var File_holdfast_findings_v1_events_proto protoreflect.FileDescriptor
 
 const file_holdfast_findings_v1_events_proto_rawDesc = "" +
 	"\n" +
-	"!holdfast/findings/v1/events.proto\x12\x14holdfast.findings.v1\x1a#holdfast/findings/v1/findings.proto\"\x97\x06\n" +
+	"!holdfast/findings/v1/events.proto\x12\x14holdfast.findings.v1\x1a#holdfast/findings/v1/findings.proto\"\xc0\x06\n" +
 	"\vFindingNews\x12H\n" +
 	"\bfindings\x18\x01 \x03(\v2,.holdfast.findings.v1.FindingNews.NewFindingR\bfindings\x12#\n" +
 	"\rfinding_count\x18\x02 \x01(\x05R\ffindingCount\x12C\n" +
@@ -354,7 +365,7 @@ const file_holdfast_findings_v1_events_proto_rawDesc = "" +
 	"\x06source\x18\a \x01(\tR\x06source\x12,\n" +
 	"\x12advisory_group_uid\x18\b \x01(\tR\x10advisoryGroupUid\x12\x1d\n" +
 	"\n" +
-	"pair_count\x18\t \x01(\x05R\tpairCount\x1a\xe4\x01\n" +
+	"pair_count\x18\t \x01(\x05R\tpairCount\x1a\x8d\x02\n" +
 	"\n" +
 	"NewFinding\x12\x1f\n" +
 	"\vadvisory_id\x18\x01 \x01(\tR\n" +
@@ -362,7 +373,8 @@ const file_holdfast_findings_v1_events_proto_rawDesc = "" +
 	"\aaliases\x18\x02 \x03(\tR\aaliases\x12:\n" +
 	"\bseverity\x18\x03 \x01(\x0e2\x1e.holdfast.findings.v1.SeverityR\bseverity\x12\x14\n" +
 	"\x05score\x18\x04 \x01(\tR\x05score\x12I\n" +
-	"\bpackages\x18\x05 \x03(\v2-.holdfast.findings.v1.FindingNews.NewsPackageR\bpackages\x1ak\n" +
+	"\bpackages\x18\x05 \x03(\v2-.holdfast.findings.v1.FindingNews.NewsPackageR\bpackages\x12'\n" +
+	"\x0fseverity_source\x18\x06 \x01(\tR\x0eseveritySource\x1ak\n" +
 	"\vNewsPackage\x127\n" +
 	"\apackage\x18\x01 \x01(\v2\x1d.holdfast.findings.v1.PackageR\apackage\x12#\n" +
 	"\rfixed_version\x18\x02 \x01(\tR\ffixedVersion\x1a>\n" +

@@ -675,9 +675,12 @@ type ReportFinding struct {
 	FixedTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=fixed_time,json=fixedTime,proto3" json:"fixed_time,omitempty"`
 	// The owners of the nearest group above the repo that has owners, at most five, by
 	// name. Only those that the caller may see.
-	Owners        []string `protobuf:"bytes,13,rep,name=owners,proto3" json:"owners,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Owners []string `protobuf:"bytes,13,rep,name=owners,proto3" json:"owners,omitempty"`
+	// The source of severity, such as AlmaLinux. Empty if the severity is unknown, or if the
+	// advisory that gave it no longer exists.
+	SeveritySource string `protobuf:"bytes,14,opt,name=severity_source,json=severitySource,proto3" json:"severity_source,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ReportFinding) Reset() {
@@ -799,6 +802,13 @@ func (x *ReportFinding) GetOwners() []string {
 		return x.Owners
 	}
 	return nil
+}
+
+func (x *ReportFinding) GetSeveritySource() string {
+	if x != nil {
+		return x.SeveritySource
+	}
+	return ""
 }
 
 // ReportOwner is an owner of a group, with the findings of the repos for which the group
@@ -955,7 +965,7 @@ const file_holdfast_findings_v1_reports_proto_rawDesc = "" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12;\n" +
 	"\x06counts\x18\x04 \x01(\v2#.holdfast.findings.v1.FindingCountsR\x06counts\x12(\n" +
-	"\x10fixed_this_month\x18\x05 \x01(\x03R\x0efixedThisMonth\"\xd0\x03\n" +
+	"\x10fixed_this_month\x18\x05 \x01(\x03R\x0efixedThisMonth\"\xf9\x03\n" +
 	"\rReportFinding\x12\x1f\n" +
 	"\vadvisory_id\x18\x01 \x01(\tR\n" +
 	"advisoryId\x12\x18\n" +
@@ -972,7 +982,8 @@ const file_holdfast_findings_v1_reports_proto_rawDesc = "" +
 	"\aoverdue\x18\v \x01(\bR\aoverdue\x129\n" +
 	"\n" +
 	"fixed_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tfixedTime\x12\x16\n" +
-	"\x06owners\x18\r \x03(\tR\x06owners\"\x8c\x02\n" +
+	"\x06owners\x18\r \x03(\tR\x06owners\x12'\n" +
+	"\x0fseverity_source\x18\x0e \x01(\tR\x0eseveritySource\"\x8c\x02\n" +
 	"\vReportOwner\x12!\n" +
 	"\fidentity_uid\x18\x01 \x01(\tR\videntityUid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12!\n" +

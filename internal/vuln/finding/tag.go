@@ -29,4 +29,5 @@ type OfTag struct {
 	Fixable  bool      // whether it has a fix; not set if it was fixed
 	Due      time.Time // when it must be fixed; zero if there is no limit, or if it was fixed
 	Fixed    time.Time // when it was fixed; zero if it is open
+	Source   Source    // the source of the severity
 }

@@ -159,18 +159,24 @@ func (r Ranks) Max(o Ranks) Ranks {
 
 // Severity returns the worst severity of the first n views or, if no rating belongs to them, of the others.
 func (r Ranks) Severity(n int) Severity {
-	for _, part := range []Ranks{r[:n], r[n:]} {
-		worst := Severity(-1)
-		for _, rank := range part {
-			if rank >= 0 {
-				worst = max(worst, SeverityOfRank(rank))
-			}
-		}
-		if worst >= 0 {
-			return worst
-		}
+	if i := r.decisive(n); i >= 0 {
+		return SeverityOfRank(r[i])
 	}
 	return SeverityUnknown
+}
+
+// decisive returns the index of the view that decides Severity(n), or -1 if there is none.
+func (r Ranks) decisive(n int) int {
+	found := -1
+	for i, rank := range r {
+		if i == n && found >= 0 {
+			break
+		}
+		if rank >= 0 && (found < 0 || SeverityOfRank(rank) > SeverityOfRank(r[found])) {
+			found = i
+		}
+	}
+	return found
 }
 
 // A groupScore is a CVSS score in tenths, in an advisory of a group.

@@ -147,7 +147,11 @@ func (w *eventWriter) writeFindingEvents(
 		if err != nil {
 			return err
 		}
-		findings = append(findings, newEventFinding(a.hits(event), packages, known, called).complete())
+		f := newEventFinding(a.hits(event), packages, known, called)
+		if err := w.addSource(ctx, &f); err != nil {
+			return err
+		}
+		findings = append(findings, f.complete())
 	}
 	home := common(group, i.Repo.Parent())
 	news := vuln.FindingNews{Findings: findings, FindingCount: n, Images: []vuln.NewsImage{i.NewsImage}, ImageCount: 1,

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
@@ -37,18 +38,19 @@ const (
 // the image and the advisory. So an event belongs to the lowest group that contains both, and that group is the event's
 // subject. The repo is not the subject, because its group may not see the advisory.
 type eventWriter struct {
-	t      *store.Tx
-	single int                                // maximum number of events that are not bundled
-	left   int                                // number of images that may still be looked up
-	groups map[resource.UID]findingdb.Images  // cache of the images in each group
-	owners map[[2]resource.UID][]resource.UID // cache of owners, by the group of a repo and the group of the event
-	events [][]any
+	t       *store.Tx
+	single  int                                // maximum number of events that are not bundled
+	left    int                                // number of images that may still be looked up
+	groups  map[resource.UID]findingdb.Images  // cache of the images in each group
+	owners  map[[2]resource.UID][]resource.UID // cache of owners, by the group of a repo and the group of the event
+	authors map[int64]string                   // cache of the authors of advisories; "" if an advisory no longer exists
+	events  [][]any
 }
 
 func (m *Matcher) newEventWriter(t *store.Tx) *eventWriter {
 	return &eventWriter{t: t, single: cmp.Or(m.Single, maxSingle), left: maxLookedUp,
 		groups: map[resource.UID]findingdb.Images{},
-		owners: map[[2]resource.UID][]resource.UID{}}
+		owners: map[[2]resource.UID][]resource.UID{}, authors: map[int64]string{}}
 }
 
 func (w *eventWriter) db() findingdb.Tx { return findingdb.In(w.t) }
@@ -297,7 +299,29 @@ func (w *eventWriter) finding(ctx context.Context, c findingdb.Change, s setChan
 	if err != nil {
 		return f, err
 	}
-	return newEventFinding(s.set.hits(s.event), s.packages, known, append(called, c.Sets.NewNames(s.set.id)...)), nil
+	f = newEventFinding(s.set.hits(s.event), s.packages, known, append(called, c.Sets.NewNames(s.set.id)...))
+	return f, w.addSource(ctx, &f)
+}
+
+// addSource sets the source of a finding's severity.
+func (w *eventWriter) addSource(ctx context.Context, f *eventFinding) error {
+	var keys []int64
+	for _, key := range f.source.Advisories {
+		if _, ok := w.authors[key]; !ok {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) > 0 {
+		found, err := advisorydb.AuthorsIn(ctx, w.t, keys)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			w.authors[key] = found[key]
+		}
+	}
+	f.Source = clipName(f.source.Name(w.authors))
+	return nil
 }
 
 // writeSummaries writes few events about many changes. Each event is about all changes in one group that come from

@@ -14,6 +14,7 @@ import (
 type eventFinding struct {
 	vuln.NewFinding
 	packages []int64
+	source   finding.Source // source of the severity
 	known    map[int64]vuln.NewsPackage
 }
 
@@ -29,6 +30,11 @@ func newEventFinding(
 		for _, h := range hits[p] {
 			f.Score, rank = max(f.Score, h.Score), max(rank, finding.Rank(k.Ecosystem, h.Rating))
 			fixed = append(fixed, h.Fixed...)
+		}
+		for _, h := range hits[p] {
+			if finding.Rank(k.Ecosystem, h.Rating) == rank {
+				f.source.Add(rank, h.Score, h.Advisory)
+			}
 		}
 		f.Severity = max(f.Severity, int64(finding.SeverityOfRank(rank)))
 		f.known[p] = vuln.NewsPackage{Ecosystem: k.Ecosystem, Name: k.Name, Version: k.Version, PURL: k.PURL,

@@ -35,3 +35,9 @@ func (s *Service) addRecords(ctx context.Context, findings []*finding.Finding, u
 	}
 	return nil
 }
+
+// Authors returns the authors of advisories by key. It omits advisories that no longer exist. The keys must be from
+// findings that the caller may see.
+func (s *Service) Authors(ctx context.Context, keys []int64) (map[int64]string, error) {
+	return s.advisories.Authors(ctx, keys)
+}

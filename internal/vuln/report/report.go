@@ -54,6 +54,7 @@ type Entry struct {
 	Path    string // path of the repo
 	Overdue bool
 	Owners  []string // names of the nearest owners that the caller may see; at most maxNames
+	RatedBy string   // source of the severity; "" if it is not known
 }
 
 // Get returns a report about a group. The caller needs repo.list, vuln_report.list and advisories.list on it. The
@@ -81,6 +82,9 @@ func (s *Service) Get(ctx context.Context, group resource.UID) (r Report, _ erro
 	if err := s.addPaths(ctx, &r); err != nil {
 		return r, err
 	}
+	if err := s.addSources(ctx, &r); err != nil {
+		return r, err
+	}
 	urgent, _, err := s.Totals(ctx, query.Place{Group: group}, ByPackage, query.Filter{}, page.Params{Size: maxPackages})
 	r.Packages = urgent.Items
 	return r, err
@@ -106,6 +110,24 @@ func (s *Service) addPaths(ctx context.Context, r *Report) error {
 	names, err := s.iam.LookupNames(ctx, []resource.UID{r.Group})
 	for _, n := range names {
 		r.Path = n.Path
+	}
+	return err
+}
+
+// addSources sets the sources of the severities of the findings in lists.
+func (s *Service) addSources(ctx context.Context, r *Report) error {
+	var keys []int64
+	for _, list := range [][]Entry{r.Open, r.Closed} {
+		for _, v := range list {
+			keys = append(keys, v.Source.Advisories...)
+		}
+	}
+	slices.Sort(keys)
+	authors, err := s.queries.Authors(ctx, slices.Compact(keys))
+	for _, list := range [][]Entry{r.Open, r.Closed} {
+		for i := range list {
+			list[i].RatedBy = list[i].Source.Name(authors)
+		}
 	}
 	return err
 }

@@ -57,7 +57,7 @@ func (c *Timeline) visitOpen(v tagFinding, days [5]int32) {
 	if c.Visit == nil {
 		return
 	}
-	o := finding.OfTag{Open: v.Open, KEV: v.known}
+	o := finding.OfTag{Open: v.Open, KEV: v.known, Source: c.source(v, imagedb.Now)}
 	if o.Severity, o.Fixable = v.rating(); days[o.Severity] > 0 {
 		o.Due = v.Since.Add(time.Duration(days[o.Severity]) * day)
 	}
@@ -76,5 +76,17 @@ func (c *Timeline) visitFixed(v tagFinding, start, end int64) {
 		}
 	}
 	v.Since = time.UnixMilli(start).UTC()
-	c.Visit(finding.OfTag{Open: v.Open, Severity: last.Severity(v.counting), Fixed: time.UnixMilli(end).UTC()})
+	c.Visit(finding.OfTag{Open: v.Open, Severity: last.Severity(v.counting), Fixed: time.UnixMilli(end).UTC(),
+		Source: c.source(v, end)})
+}
+
+// source returns the source of the severity that a finding had until a time.
+func (c *Timeline) source(v tagFinding, until int64) finding.Source {
+	var ratings []finding.Rated
+	for _, s := range v.spans {
+		if s.to == until {
+			ratings = append(ratings, finding.Rated{Advisory: s.mention.advisory, Score: s.score, Ranks: s.ranks})
+		}
+	}
+	return c.Others.SourceOf(v.views, v.counting, ratings)
 }

@@ -170,6 +170,7 @@ type span struct {
 	from, to int64
 	ranks    finding.Ranks
 	fixable  bool
+	score    int64 // CVSS score of the advisory in tenths
 
 	id      int64   // the package
 	mention mention // the advisory, and the vulnerability
@@ -189,7 +190,7 @@ func (c *Timeline) spansOf(presences []presence, set hitSet, views []finding.Vie
 			until := cmp.Or(h.Until, imagedb.Now)
 			if from, to := max(p.from, h.Since), min(p.to, until); from < to {
 				ranks := finding.RanksOf(views, c.Advisories[h.Advisory].UID.Parent(), h, c.Packages[p.id].Ecosystem)
-				spans = append(spans, span{p.period, from, to, ranks, len(h.Fixed) > 0, p.id,
+				spans = append(spans, span{p.period, from, to, ranks, len(h.Fixed) > 0, h.Score, p.id,
 					mention{h.Advisory, h.Names[0]}, p.digest})
 			}
 		}

@@ -100,8 +100,8 @@ func write(a *noun.App, r *findingspb.Report, format, name string, t Texts) erro
 func findings() output.View {
 	word := func(f *findingspb.ReportFinding) string { return severity(f.GetSeverity()) }
 	return output.View{Plural: "findings", ID: "advisory_id", Columns: output.Columns(
-		output.Text("state", state), output.Text("severity", word), "vulnerability=advisoryId", "package", "repo",
-		"tag", "kev", "fixable", "openTime", "dueTime", "fixedTime",
+		output.Text("state", state), output.Text("severity", word), "severityBy=severitySource",
+		"vulnerability=advisoryId", "package", "repo", "tag", "kev", "fixable", "openTime", "dueTime", "fixedTime",
 		output.Text("owners", func(f *findingspb.ReportFinding) string { return strings.Join(f.GetOwners(), ", ") }),
 		"repoUid")}
 }

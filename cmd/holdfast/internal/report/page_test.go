@@ -1,6 +1,8 @@
 package report
 
 import (
+	"bufio"
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -13,6 +15,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
@@ -146,6 +151,34 @@ func TestUnknown(t *testing.T) {
 	if page := rendered(t, all, "acme"); !strings.Contains(page, "<b>0</b>overdue") ||
 		!strings.Contains(page, "Nothing is overdue") {
 		t.Errorf("with a limit, nothing overdue is not shown: %s", page)
+	}
+}
+
+// TestSources checks that the page and the rows of CSV name the source of each severity that has one.
+func TestSources(t *testing.T) {
+	r := example()
+	r.Open, r.Fixed = r.Open[:2], r.Fixed[:1]
+	r.Open[0].SeveritySource, r.Open[1].SeveritySource, r.Fixed[0].SeveritySource = "AlmaLinux", "", "GitHub"
+	page := rendered(t, r, "acme")
+	for text, want := range map[string]int{"by AlmaLinux": 1, "by GitHub": 1, `<span class="quiet">by `: 2} {
+		if n := strings.Count(page, text); n != want {
+			t.Errorf("the page has %q %d times, want %d", text, n, want)
+		}
+	}
+	var out bytes.Buffer
+	a := &noun.App{Agent: &signin.Agent{Console: &output.Console{Out: bufio.NewWriter(&out)}}}
+	if err := write(a, r, "csv", "acme", texts); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Out.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	for i, want := range []string{"state,severity,severityBy,", "overdue,critical,AlmaLinux,", "overdue,critical,,",
+		"fixed,high,GitHub,"} {
+		if !strings.HasPrefix(lines[i], want) {
+			t.Errorf("line %d of CSV is %s, want %s…", i, lines[i], want)
+		}
 	}
 }
 

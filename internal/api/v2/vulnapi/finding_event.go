@@ -23,7 +23,7 @@ func findingNewsOf(n vuln.FindingNews) *pb.FindingNews {
 }
 
 func newFindingOf(f vuln.NewFinding) *pb.FindingNews_NewFinding {
-	out := &pb.FindingNews_NewFinding{AdvisoryId: f.ID, Aliases: f.Aliases,
+	out := &pb.FindingNews_NewFinding{AdvisoryId: f.ID, Aliases: f.Aliases, SeveritySource: f.Source,
 		Packages: wire.Convert(f.Packages, func(p vuln.NewsPackage) *pb.FindingNews_NewsPackage {
 			return &pb.FindingNews_NewsPackage{FixedVersion: p.Fixed,
 				Package: &pb.Package{Ecosystem: p.Ecosystem, Name: p.Name, Version: p.Version, Purl: p.PURL}}

@@ -92,6 +92,7 @@ func reportFindingOf(v report.Entry) *pb.ReportFinding {
 		AdvisoryId: v.ID, Package: v.Package, RepoUid: string(v.Repo), Repo: v.Path, Tag: v.Tag,
 		Severity: pb.Severity(v.Severity), Kev: v.KEV, Fixable: v.Fixable, OpenTime: wire.Time(v.Since),
 		DueTime: wire.Time(v.Due), Overdue: v.Overdue, FixedTime: wire.Time(v.Fixed), Owners: v.Owners,
+		SeveritySource: v.RatedBy,
 	}
 }
 

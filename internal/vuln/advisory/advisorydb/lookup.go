@@ -2,11 +2,13 @@ package advisorydb
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
@@ -204,6 +206,44 @@ func (s *Store) AdvisoriesByKey(ctx context.Context, keys []int64) ([]vuln.Advis
 		a, err := scanAdvisory(row, true)
 		return a.Current(), err
 	}, text, q.Args...)
+}
+
+// Authors returns the authors of the advisories with these keys, by key. It omits advisories that no longer exist.
+func (s *Store) Authors(ctx context.Context, keys []int64) (map[int64]string, error) {
+	return authors(ctx, s.Rows, s.Engine, keys)
+}
+
+// AuthorsIn is like Store.Authors, in a transaction.
+func AuthorsIn(ctx context.Context, t *store.Tx, keys []int64) (map[int64]string, error) {
+	return authors(ctx, t.Rows, t.DB.Engine, keys)
+}
+
+// authorBatch is the number of advisories whose authors are read with one statement.
+const authorBatch = 500
+
+func authors(ctx context.Context, read store.Reader, e engine.Engine, keys []int64) (map[int64]string, error) {
+	byKey := map[int64]string{}
+	for batch := range slices.Chunk(keys, authorBatch) {
+		q := store.Query{Engine: e}
+		err := read(ctx, fmt.Sprintf(`SELECT t.seg, t.body FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`,
+			e.Unnest(&q, batch)), q.Args, func(row store.Scanner) (bool, error) {
+			var key int64
+			var body []byte
+			if err := row.Scan(&key, &body); err != nil {
+				return false, err
+			}
+			var a struct {
+				Author string `json:"author"`
+			}
+			err := json.Unmarshal(body, &a)
+			byKey[key] = a.Author
+			return false, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return byKey, nil
 }
 
 // AdvisoriesNaming returns the advisories of an organization that name a package. If root is empty, it
