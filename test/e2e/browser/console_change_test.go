@@ -24,6 +24,10 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/mail"
+	"github.com/holdfast-dev/holdfast/internal/platform/mail/mailtest"
+	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 	"github.com/holdfast-dev/holdfast/internal/testkit"
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
@@ -1317,4 +1321,69 @@ func walkLargeTexts(t *testing.T, s *site) {
 			t.Errorf("%s: %s", v.name, complaint)
 		}
 	}
+}
+
+// TestConsoleWeeklyReport checks that a person turns the weekly report of a group on and off, that a report is sent,
+// that the console shows the error of a server without a mail server, and that people who may not see findings do not
+// see the switch.
+func TestConsoleWeeklyReport(t *testing.T) { onBoth(t, walkWeeklyReport) }
+
+func walkWeeklyReport(t *testing.T, s *site) {
+	p, b := s.owner(t), newTab(t)
+	p.run("iam", "groups", "create", "platform", "--parent", "dev")
+	group := p.resolve("dev/platform", "groups")
+	b.console(s, "/console/vulnerabilities?group="+group, s.OwnerEmail, s.OwnerPassword)
+	b.press("Get it by e-mail…")
+	b.read("now and then every week")
+	b.judge("weekly-report")
+	b.press("Send it every week")
+	b.run("the server sends no mail", chromedp.WaitVisible(`dialog .problem`, chromedp.ByQuery))
+	b.read("this server sends no e-mail")
+	b.press("Cancel")
+
+	eve := s.eve(t, "--role", "registry.pull")
+	eve.open(s.BaseURL + "/console/vulnerabilities?group=" + group)
+	eve.read("Vulnerabilities")
+	eve.lacks("Get it by e-mail…")
+	eve.refused("POST", "/findings/v1/groups/"+group+"/report_subscription", `{}`)
+
+	cfg := server.Config{SMTPFrom: "holdfast@example.com", SMTPTLS: mail.NoTLS}
+	if strings.Contains(s.database, "://") {
+		cfg.Database = storetest.Postgres(t)
+	}
+	box := mailtest.Start(t, mailtest.Config{})
+	cfg.SMTPAddress = box.Address
+	mailing := newSiteWith(t, cfg)
+	mailing.unjudged = s.unjudged
+	mailing.getsReports(t, box)
+}
+
+// getsReports turns the weekly report of a group on and off, on a server that sends mail.
+func (s *site) getsReports(t *testing.T, box *mailtest.Server) {
+	t.Helper()
+	p, b := s.owner(t), newTab(t)
+	p.run("iam", "groups", "create", "platform", "--parent", "dev")
+	group := p.resolve("dev/platform", "groups")
+	b.console(s, "/console/vulnerabilities?group="+group, s.OwnerEmail, s.OwnerPassword)
+	b.press("Get it by e-mail…")
+	var command string
+	b.run("read the command", chromedp.Text(`dialog pre`, &command, chromedp.ByQuery))
+	b.press("Send it every week")
+	b.closed()
+	b.read("You get the report about dev/platform by e-mail every week, next")
+	b.judge("weekly-report-on")
+	if got := box.Await(t, 1)[0]; len(got.To) != 1 || got.To[0] != s.OwnerEmail {
+		t.Errorf("a report is sent to %v", got.To)
+	}
+	p.shell("subscribe", command)
+	b.press("Stop the report…")
+	b.run("read the command", chromedp.Text(`dialog pre`, &command, chromedp.ByQuery))
+	b.press("Stop it")
+	b.closed()
+	b.read("Get it by e-mail…")
+	if left := p.run("findings", "report", "subscriptions", "-o", "id"); left != "" {
+		t.Errorf("the subscription is left: %s", left)
+	}
+	p.run("findings", "report", "subscribe", "dev/platform")
+	p.shell("unsubscribe", command)
 }

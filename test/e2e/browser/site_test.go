@@ -65,7 +65,13 @@ func newSite(t *testing.T) *site {
 // newSiteOn is like newSite, but uses the given database.
 func newSiteOn(t *testing.T, database string) *site {
 	t.Helper()
-	cfg := server.Config{Dev: true, DataDir: t.TempDir(), Database: database}
+	return newSiteWith(t, server.Config{Database: database})
+}
+
+// newSiteWith is like newSite, but uses the database and the other settings of cfg.
+func newSiteWith(t *testing.T, cfg server.Config) *site {
+	t.Helper()
+	cfg.Dev, cfg.DataDir = true, t.TempDir()
 	s := start(t, cfg)
 	s.devFile = filepath.Join(cfg.DataDir, "dev.json")
 	text, err := os.ReadFile(s.devFile)

@@ -29,6 +29,7 @@ import {
 } from "../../ui";
 import { advisoryPage, param, withParams } from "../../ui/router";
 import { Overview } from "./overview";
+import { WeeklyReport } from "./weekly";
 
 const tabs = [
   { id: "", name: "Findings" },
@@ -284,7 +285,12 @@ function Findings() {
   return (
     <Page {...frame} actions={<AsCommand command={command} request={list} />}>
       <Views />
-      {!param("page") && <Overview group={group} />}
+      {!param("page") && (
+        <>
+          <Overview group={group} />
+          <WeeklyReport group={group} />
+        </>
+      )}
       <Filters label="Filter findings" names={{ group: ["groups", "repos"] }}>
         <Field name="package" label="Package" placeholder="openssl" first />
         <Field name="group" label="In the group or repo" placeholder="acme/platform" />
