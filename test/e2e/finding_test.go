@@ -278,54 +278,6 @@ func (g *gallery) followsChanges(t *testing.T) {
 	}
 }
 
-// TestAnswerCoverage checks that every answer about findings says what was known: how many images are inspected, how
-// many packages were compared, and which versions of the feeds were used.
-func TestAnswerCoverage(t *testing.T) {
-	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
-		g := newGallery(t, url)
-		answers := func(id string) []proto.Message {
-			return []proto.Message{
-				&findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1"},
-				&findingspb.ListGroupFindingsRequest{GroupUid: g.org}, &findingspb.GetSummaryRequest{GroupUid: g.org},
-				&findingspb.ListAffectedImagesRequest{AdvisoryId: id}, &findingspb.GetBlastRequest{AdvisoryId: id},
-				&findingspb.ListBlastStageRequest{AdvisoryId: id, Stage: findingspb.BlastStage_NAME_OWNERS},
-				&findingspb.ListFindingTotalsRequest{GroupUid: g.org, By: findingspb.ListFindingTotalsRequest_BY_IMAGE},
-			}
-		}
-		check := func(in proto.Message, want string) {
-			t.Helper()
-			for protocol, call := range g.protocols() {
-				m, st := call(t, g.full["org"], in)
-				if st != nil {
-					t.Fatalf("%T over %s: %v", in, protocol, st)
-				}
-				c := m.(interface {
-					GetCoverage() *findingspb.AnswerCoverage
-				}).GetCoverage()
-				p := c.GetPackages()
-				got := fmt.Sprint(c.GetImages(), c.GetIndexed(), c.GetWaiting(), c.GetNotUnderstood(), " ", p.GetPackages(),
-					p.GetCovered(), p.GetNotCovered(), " ", c.GetExtent())
-				if got != want || c.GetPackageTime() == nil {
-					t.Errorf("the coverage of %T over %s is %s, want %s", in, protocol, got, want)
-				}
-			}
-		}
-		for _, in := range answers("CVE-1")[:3] {
-			check(in, "1 1 0 0 2 0 2 EXTENT_NOTHING") // no advisory exists, so nothing is known
-		}
-		check(&findingspb.SearchPackagesRequest{Purl: "pkg:npm/none"}, "1 1 0 0 2 0 2 EXTENT_EVERYTHING")
-		g.publish(t, g.org, osvOf("DSA-1", "CVE-1", "Debian:12", "other", "3.0.2-1"))
-		for _, in := range answers("CVE-1") {
-			check(in, "1 1 0 0 2 1 1 EXTENT_PART")
-		}
-		g.publish(t, g.org, osvOf("GHSA-1", "CVE-3", "npm", "other", "1.3.0"))
-		for _, in := range answers("CVE-1") {
-			check(in, "1 1 0 0 2 2 0 EXTENT_EVERYTHING")
-		}
-	})
-}
-
 // TestUnknownVulnerability checks that a question about an unknown vulnerability is not answered with zeros.
 func TestUnknownVulnerability(t *testing.T) {
 	t.Parallel()
