@@ -72,6 +72,9 @@ func TestPagesOfThePast(t *testing.T) {
 			if seen += len(got.Items); got.Total != 4 { // bindings of the owner and of three other identities
 				t.Fatalf("as of %s there were %d", at, got.Total)
 			}
+			if !got.Allowed {
+				t.Errorf("as of %s nobody held the capability", at)
+			}
 			if p.Token = got.Next; p.Token == "" {
 				break
 			}
@@ -82,6 +85,19 @@ func TestPagesOfThePast(t *testing.T) {
 		}
 		if seen != 4 {
 			t.Errorf("%d bindings on all pages", seen)
+		}
+	})
+}
+
+// TestNobodyInThePast checks that a list says that nobody held a capability at a time before the first binding.
+func TestNobodyInThePast(t *testing.T) {
+	each(t, iam.Config{}, func(t *testing.T, w *world) {
+		var since int64
+		must(t, w.store.Row(t.Context(), `SELECT since_ms FROM access_history WHERE id = 1`, nil, &since))
+		got, err := w.ListAccessAt(w.owner, resource.GroupsList, w.acme.UID, time.UnixMilli(since), page.Params{})
+		must(t, err)
+		if got.Allowed || got.Total != 0 || len(got.Items) > 0 {
+			t.Errorf("before the first binding, %d bindings gave the capability, allowed: %t", got.Total, got.Allowed)
 		}
 	})
 }
