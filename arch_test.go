@@ -149,16 +149,19 @@ var mayImport = []struct{ pkg, imports string }{
 	{"registry/imagecopy", "core/fault core/resource registry registry/oci registry/registrydb"},
 	{"registry/reposync", "access/authz core/fault core/resource platform/fairlimit platform/metric registry " +
 		"registry/imagecopy registry/mirror registry/oci registry/registrydb registry/sourcedb store/outbox"},
+	{"registry/replication", "access/authz core/fault core/resource platform/fairlimit platform/metric " +
+		"platform/secret registry registry/imagecopy registry/images registry/mirror registry/pulllog registry/registrydb " +
+		"registry/reposync registry/sourcedb registry/upload registry/upstream signin/token store/outbox"},
 	{"registry/upkeep", "core/fault core/resource platform/blob platform/fairlimit platform/metric registry " +
 		"registry/gcdb registry/registrydb registry/retentiondb registry/upload"},
 	{"registry/metadata", "access/authz access/iamdb core/fault core/page core/resource platform/outbound " +
 		"platform/secret registry registry/evidence registry/imagecopy registry/imagedb registry/images " +
-		"registry/mirror registry/pulldb registry/registrydb registry/reposync registry/retentiondb " +
+		"registry/mirror registry/pulldb registry/registrydb registry/replication registry/reposync registry/retentiondb " +
 		"registry/signature registry/signerdb registry/sourcedb registry/upkeep store"},
 	{"registry/assembly", "access/authz access/iamdb core/page core/resource events/denials platform/blob " +
 		"platform/metric platform/outbound platform/secret registry/imagecopy registry/images " +
 		"registry/metadata registry/mirror registry/protocol registry/pulllog registry/registrydb " +
-		"registry/reposync registry/retentiondb registry/upkeep registry/upload registry/upstream " +
+		"registry/replication registry/reposync registry/retentiondb registry/upkeep registry/upload registry/upstream " +
 		"signin/token store"},
 	{"vuln/finding", "access/authz core/fault core/resource platform/fairlimit registry registry/evidence store " +
 		"vuln vuln/advisory/advisorydb vuln/advisory/format vuln/advisory/version vuln/findingdb"},

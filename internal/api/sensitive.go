@@ -74,6 +74,10 @@ var routine = map[pb.Capability]string{
 	pb.Capability_CAP_TAG_CREATE:                    likePush,
 	pb.Capability_CAP_TAG_UPDATE:                    likePush,
 	pb.Capability_CAP_TAG_LIST:                      onlyReads,
+	pb.Capability_CAP_REPO_BLOBS_GET:                onlyReads,
+	pb.Capability_CAP_MANIFEST_LIST:                 onlyReads,
+	pb.Capability_CAP_REFERRERS_LIST:                onlyReads,
+	pb.Capability_CAP_REGISTRY_SETTINGS_LIST:        onlyReads,
 	pb.Capability_CAP_TAG_DELETE:                    canRestore,
 	pb.Capability_CAP_REGISTRY_SETTINGS_UPDATE:      "decides how long tags of a source are kept",
 	pb.Capability_CAP_REGISTRY_DEPLOYMENTS_CREATE:   "reports what runs where",
@@ -154,6 +158,9 @@ func isSensitiveRequest(req any) bool {
 		return true
 	case *ocipb.CreateUpstreamRequest, *ocipb.UpdateUpstreamRequest, *ocipb.DeleteUpstreamRequest:
 		return true // decides which images are served
+	case *ocipb.CreateReplicationRequest, *ocipb.UpdateReplicationRequest, *ocipb.DeleteReplicationRequest,
+		*ocipb.RunReplicationRequest:
+		return true // sends images to another registry
 	case *iampb.UpdateGroupRequest:
 		return renamesGroup(r)
 	case *iamv1pb.Group: // replaces the whole group; without a name it is refused

@@ -75,11 +75,15 @@ func (u Upstream) SameHolder(o Upstream) bool {
 // Fetches reports whether a repo of the upstream may be fetched. The name must match one of the patterns without an
 // exclamation mark, if there are any. It must match none of the patterns with an exclamation mark. A star matches any
 // text in one part of a name, and ** at the end of a pattern matches all further parts.
-func (u Upstream) Fetches(name string) bool {
+func (u Upstream) Fetches(name string) bool { return matchesNames(u.Names, name, matchName) }
+
+// matchesNames reports whether patterns select a name. matches reports whether a pattern without an exclamation mark
+// matches the name.
+func matchesNames(patterns []string, name string, matches func(pattern, name string) bool) bool {
 	wanted, matched := false, false
-	for _, pattern := range u.Names {
+	for _, pattern := range patterns {
 		without, excluded := strings.CutPrefix(pattern, "!")
-		fits := matchName(without, name)
+		fits := matches(without, name)
 		if excluded && fits {
 			return false
 		}

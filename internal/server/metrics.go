@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/events/eventdb"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 )
 
 const (
@@ -50,8 +51,9 @@ type states struct {
 	overdue time.Duration
 	images  int64 // images that wait for inspection
 	rotten  int64 // blobs that are missing or damaged
-	feeds   int   // feeds whose last read failed
-	sinks   int   // subscriptions whose sinks do not accept events
+	copies  sourcedb.ReplicationTotals
+	feeds   int // feeds whose last read failed
+	sinks   int // subscriptions whose sinks do not accept events
 
 	oldestImage time.Time // time at which the oldest image that waits for its first inspection was pushed
 	known       bool
@@ -98,6 +100,12 @@ var (
 		"Time since the push of the oldest image that waits for its first inspection.")
 	blobsRotten = newState(prometheus.GaugeValue, "holdfast_blobs_rotten",
 		"Blobs that are missing or damaged in the storage and are not served. The same on all replicas.")
+	replicationsPending = newState(prometheus.GaugeValue, "holdfast_replications_pending",
+		"Tags that wait for a copy to another registry, at most 10,000.")
+	replicationOldest = newState(prometheus.GaugeValue, "holdfast_replication_oldest_seconds",
+		"Time since the oldest tag that waits for a copy to another registry was queued.")
+	replicationsFailing = newState(prometheus.GaugeValue, "holdfast_replications_failing",
+		"Replications to other registries whose last attempt failed for all tags.")
 	keyCreated = newState(prometheus.GaugeValue, "holdfast_signing_key_created_timestamp_seconds",
 		"Creation time of the key that signs tokens.")
 	keyRotation = newState(prometheus.GaugeValue, "holdfast_signing_key_rotation_seconds",
@@ -107,8 +115,8 @@ var (
 
 	allStates = []state{
 		poolInUse, poolLimit, poolWaits, poolWaited, replicaLag, replicaHeard, deliveriesWaiting, deliveryOldest,
-		mailsWaiting, mailOldest, feedOverdue, inspectionsWaiting, inspectionOldest, blobsRotten, keyCreated, keyRotation,
-		certExpiry,
+		mailsWaiting, mailOldest, feedOverdue, inspectionsWaiting, inspectionOldest, blobsRotten,
+		replicationsPending, replicationOldest, replicationsFailing, keyCreated, keyRotation, certExpiry,
 	}
 )
 
@@ -151,6 +159,10 @@ func (v *states) Collect(to chan<- prometheus.Metric) {
 		send(inspectionsWaiting, float64(images))
 		send(inspectionOldest, v.inspectionAge().Seconds())
 		send(blobsRotten, float64(v.rottenBlobs()))
+		copies, age := v.replications()
+		send(replicationsPending, float64(copies.Pending))
+		send(replicationOldest, age.Seconds())
+		send(replicationsFailing, float64(copies.Failing))
 	}
 	send(keyCreated, float64(v.server.issuer.SigningSince().Unix()))
 	send(keyRotation, v.server.cfg.KeyRotation.Seconds())
@@ -169,15 +181,16 @@ func (v *states) queues() (overdue time.Duration, images int64, known bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askForMetrics)
 	defer cancel()
-	var feeds, queue, first, blobs, failedFeeds, failedSinks error
+	var feeds, queue, first, blobs, copies, failedFeeds, failedSinks error
 	v.overdue, feeds = v.server.advisory.OverdueBy(ctx)
 	v.images, queue = v.server.indexer.Waiting(ctx)
 	v.oldestImage, first = v.server.indexer.Oldest(ctx)
 	v.rotten, blobs = registrydb.New(v.server.store).RottenBlobs(ctx)
+	v.copies, copies = sourcedb.New(registrydb.New(v.server.store)).ReplicationTotals(ctx)
 	v.feeds, failedFeeds = v.server.advisory.FailingFeeds(ctx)
 	v.sinks, failedSinks = eventdb.New(v.server.store).FailingSubscriptions(ctx)
 	v.asked = time.Now()
-	v.known = errors.Join(feeds, queue, first, blobs, failedFeeds, failedSinks) == nil
+	v.known = errors.Join(feeds, queue, first, blobs, copies, failedFeeds, failedSinks) == nil
 	return v.overdue, v.images, v.known
 }
 
@@ -197,6 +210,16 @@ func (v *states) failures() (oldestImage time.Time, feeds, sinks int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.oldestImage, v.feeds, v.sinks
+}
+
+// replications returns the numbers about replications that queues has read, and the age of the oldest pending tag.
+func (v *states) replications() (totals sourcedb.ReplicationTotals, age time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.copies.Oldest.IsZero() {
+		age = max(0, v.server.cfg.Now().Sub(v.copies.Oldest))
+	}
+	return v.copies, age
 }
 
 // rottenBlobs returns the number of damaged blobs that queues has read.

@@ -74,12 +74,15 @@ func (s *Server) openRegistry(ctx context.Context) error {
 		return err
 	}
 	out.PerHost = mirror.MaxFetches
+	pushes := out
+	pushes.Timeout = time.Minute // a registry may take long to store a large blob after it has received the bytes
 	s.registry = assembly.New(s.store, s.checker, s.issuer, blobs, assembly.Config{
 		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + registryToken,
 		Assume: s.assumeForRegistry, AssumeIn: s.assumeInOrganization,
 		Admit: s.budgets.Admit, CountPull: s.budgets.Pull, NewGate: s.newGate,
 		KeepTrash: s.cfg.KeepTrash, KeepPulls: s.cfg.KeepPulls, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
 		Upstreams: upstream.New(upstream.Config{Outbound: out, Now: s.cfg.Now, MinRate: int64(s.cfg.UpstreamRate)}),
+		Targets:   upstream.New(upstream.Config{Outbound: pushes, Now: s.cfg.Now, MinRate: int64(s.cfg.UpstreamRate)}),
 		Outbound:  out, Key: s.key,
 		Dir: s.cfg.DataDir, IdentityNames: s.iam.IdentityNames,
 		TrustedRoot: trusted, Metrics: s.counts, Refusals: s.refusals, Log: s.log, Now: s.cfg.Now,

@@ -20,8 +20,9 @@ import (
 // configurationWrites contains the writes that can be combined with others.
 var configurationWrites = append(slices.Clone(iamWrites),
 	"InsertRepo", "UpdateRepo", "DeleteRepo", "UpdateRepoReadme", "UpdateRegistrySettings", "DeleteRegistrySettings",
-	"SetRetention", "DeleteRetention", "InsertUpstream", "UpdateUpstream", "DeleteUpstream", "InsertSigner",
-	"DeleteSigner", "InsertPullRule", "UpdatePullRule", "DeletePullRule", "InsertExceptions",
+	"SetRetention", "DeleteRetention", "InsertUpstream", "UpdateUpstream", "DeleteUpstream",
+	"InsertReplication", "UpdateReplication", "DeleteReplication", "InsertSigner", "DeleteSigner",
+	"InsertPullRule", "UpdatePullRule", "DeletePullRule", "InsertExceptions",
 	"DeleteException", "SetSLA", "DeleteSLA",
 	"InsertFeed", "UpdateFeed", "DeleteFeed", "UpdateBudget", "DeleteBudget", "InsertSubscription", "DeleteSubscription",
 	"InsertAccessRule", "DeleteAccessRule", "SetSignInRules",

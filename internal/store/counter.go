@@ -161,7 +161,7 @@ var kinds = []string{
 	"accounts",
 	"subscriptions", "deliveries",
 	"budgets", "exceptions", "pull_rules", "signers", "access_rules", "role_requests",
-	"registry_upstreams",
+	"registry_upstreams", "replications",
 	TrashCounter,
 }
 

@@ -168,6 +168,38 @@ func (st stage) actsOnSigners() map[string]act {
 	}
 }
 
+// actsOnReplications returns calls of the methods that write replications.
+func (st stage) actsOnReplications() map[string]act {
+	none := st.org.UID.NewChild()
+	fresh := registrytest.NewReplication(st.folder.UID, "new")
+	rename := func(uid resource.UID) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := store.Edit(ctx, uid, st.Replication, st.UpdateReplication, func(r *registry.Replication) error {
+				r.Tags = []string{"v*"}
+				return nil
+			})
+			return err
+		}
+	}
+	scan := func(uid resource.UID) func(context.Context) error {
+		return func(ctx context.Context) error { return st.ScanReplication(ctx, uid, 0) }
+	}
+	return map[string]act{
+		"InsertReplication": {
+			func(ctx context.Context) error { return st.InsertReplication(ctx, fresh) },
+			func(ctx context.Context) error {
+				return st.InsertReplication(ctx, registrytest.NewReplication(st.org.UID, "copied"))
+			},
+		},
+		"UpdateReplication": {rename(st.copied.UID), rename(none)},
+		"DeleteReplication": {
+			func(ctx context.Context) error { return st.DeleteReplication(ctx, st.copied.UID) },
+			func(ctx context.Context) error { return st.DeleteReplication(ctx, none) },
+		},
+		"ScanReplication": {scan(st.copied.UID), scan(none)},
+	}
+}
+
 func (st stage) actsOnUpstreams() map[string]act {
 	none := st.org.UID.NewChild()
 	to := registrydb.RepoRef{Group: st.upstream.Group(), Name: "app", Create: true}

@@ -50,6 +50,7 @@ type stage struct {
 	signer      registry.Signer
 	trash       registry.TrashEntry // a deleted tag of the repo
 	upstream    registry.Upstream
+	copied      registry.Replication
 	follower    registry.Repo // synced from the repo; its sync is due
 	equal       registry.Repo // synced from the repo; its sync is not due
 	asked       resource.AccessRequest
@@ -93,6 +94,7 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	testkit.Must(t, testkit.Ignore(s.SetRetention(t.Context(),
 		registry.Retention{UID: org.UID, KeepMatching: []string{"none"}, EveryDays: 1})))
 	st.upstream = registrytest.AddUpstream(t, s.SourceStore, iamtest.AddGroup(t, s.IAMStore, org.UID, "mirror").UID)
+	st.copied = registrytest.AddReplication(t, s.SourceStore, org.UID, "copied")
 	st.follower, st.equal = registrytest.AddFollower(t, s.SourceStore, org.UID, "follower",
 		st.repo.UID), registrytest.AddFollower(t, s.SourceStore, org.UID, "equal",
 		st.repo.UID)
@@ -133,6 +135,7 @@ func (st stage) acts() map[string]act {
 	maps.Copy(all, st.actsOnRequests())
 	maps.Copy(all, st.actsOnUpstreams())
 	maps.Copy(all, st.actsOnFollowers())
+	maps.Copy(all, st.actsOnReplications())
 	maps.Copy(all, st.actsOnPayers())
 	g, i, r, b := iamtest.NewGroup(st.org.UID, "new"), iamtest.NewIdentity(st.org.UID, "new"), iamtest.NewRole(st.org.UID,
 		"new"), iamtest.NewBinding(st.folder.UID, iamtest.Bob, st.r.UID)

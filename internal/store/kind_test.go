@@ -190,6 +190,9 @@ func TestEveryFieldIsKept(t *testing.T) {
 		t.Run("registry upstreams", kept(func(u *registry.Upstream) {
 			u.UID, u.Credentials.Plain = iamtest.AddGroup(t, s.IAMStore, org, "mirror").UID.NewChild(), ""
 		}, s.InsertUpstream, s.Upstream, s.Upstreams, org))
+		t.Run("replications", kept(func(r *registry.Replication) {
+			r.UID, r.Credentials.Plain = org.NewChild(), ""
+		}, s.InsertReplication, s.Replication, s.Replications, org))
 		t.Run("advisory feeds", kept(func(f *vuln.AdvisoryFeed) {
 			f.UID = org.NewChild()
 		}, s.InsertFeed, s.Feed, s.Feeds, org))

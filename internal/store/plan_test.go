@@ -48,7 +48,7 @@ var planned = map[string]bool{
 	"repos":                        true, "tags": true, "pulls": false,
 	"subscriptions": false, "budgets": false, "exceptions": false, "pull_rules": false, "trash": false,
 	"access_rules":  false,
-	"role_requests": false, "signers": true,
+	"role_requests": false, "signers": true, "replications": true,
 }
 
 // requests returns the page requests that a list can get.
@@ -288,6 +288,7 @@ func plant(n int, row func(table string, values []any)) tree {
 		row("exceptions", append(store.TreeColumns(parent.NewChild()), "{}", store.Segment(g), 0, 0, i, i))
 		row("pull_rules", append(store.TreeColumns(parent.NewChild()), "{}", i, i))
 		row("signers", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("s%d", i), "{}", i, i))
+		row("replications", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("c%d", i), "{}", []byte{}, i, i))
 		row("access_rules", append(store.TreeColumns(parent.NewChild()), "{}", store.Segment(role), nil, i, i))
 		row("role_requests", append(store.TreeColumns(parent.NewChild()), "{}", string(p), i%2, i, i))
 		row("group_invites", append(store.TreeColumns(parent.NewChild()), store.Segment(role), "", false,

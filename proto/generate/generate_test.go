@@ -170,6 +170,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"OperatorService":                  1,
 		"PingService":                      1,
 		"ReposService":                     7,
+		"ReplicationsService":              8,
 		"CopyService":                      1,
 		"RetentionService":                 5,
 		"SignersService":                   5,
@@ -209,7 +210,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 func TestDocumentOffersValidateOnly(t *testing.T) {
 	_, doc := openapiJSON(t)
 	custom := `PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash|RunRetention|RunSync|CopyImages|` +
-		`ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest|CreateReportSubscription|ApplyOrganization`
+		`RunReplication|ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest|CreateReportSubscription|ApplyOrganization`
 	change := regexp.MustCompile(
 		`^[A-Za-z]+_(Create|Update|Delete|BatchCreate|BatchDelete|SetRetention|SetSla|` + custom + `)`)
 	whole := regexp.MustCompile(`:(batchCreate|batchDelete|updateIdentityMetadata)$|/accountLinks/|_(` + custom + `)$`)

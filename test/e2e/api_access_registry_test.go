@@ -33,7 +33,29 @@ func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 	}
 	follower := func(t *testing.T) string { return h.follower(t, h.folder, h.name(), stocked) }
 	mirror := func(t *testing.T) string { return h.upstream(t, h.child(t, h.folder, h.name())) }
+	copied := func(t *testing.T) string { return h.replication(t, h.child(t, h.folder, h.name()), "far") }
 	return map[string]access{
+		"GetReplication": {"registry.settings.list", copied, func(uid string) proto.Message {
+			return &ocipb.GetReplicationRequest{Uid: uid}
+		}},
+		"CreateReplication": {"groups.update", folder, func(uid string) proto.Message {
+			return &ocipb.CreateReplicationRequest{Parent: uid, Replication: theReplication(h.name())}
+		}},
+		"UpdateReplication": {"groups.update", copied, func(uid string) proto.Message {
+			return &ocipb.UpdateReplicationRequest{Replication: &ocipb.Replication{Uid: uid, Name: h.name()}}
+		}},
+		"DeleteReplication": {"groups.update", copied, func(uid string) proto.Message {
+			return &ocipb.DeleteReplicationRequest{Uid: uid}
+		}},
+		"RunReplication": {"groups.update", copied, func(uid string) proto.Message {
+			return &ocipb.RunReplicationRequest{Uid: uid}
+		}},
+		"PreviewReplication": {"repo.list", copied, func(uid string) proto.Message {
+			return &ocipb.PreviewReplicationRequest{Uid: uid}
+		}},
+		"ListReplicationTags": {"repo.list", copied, func(uid string) proto.Message {
+			return &ocipb.ListReplicationTagsRequest{Uid: uid}
+		}},
 		"GetUpstream": {"registry.settings.list", mirror, func(uid string) proto.Message {
 			return &ocipb.GetUpstreamRequest{Uid: uid}
 		}},

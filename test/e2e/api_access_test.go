@@ -197,7 +197,7 @@ func TestApiAccess(t *testing.T) {
 				"Simulate " + // tested in TestSimulateAccess
 				"ListUnusedAccess ListEndingGrants " + // tested in TestApiUnused
 				"GetInstallation " + // tested in TestOperator
-				"ListRepos ListTags ListPulls GetRegistry ListTrashEntries ListUpstreams " +
+				"ListRepos ListTags ListPulls GetRegistry ListTrashEntries ListUpstreams ListReplications " +
 				// Tested in TestImageFindings.
 				"GetInspection ListPackages ListFindings ListAffectedImages SearchPackages " +
 				"CreateAccessRequest ListAccessRules ListAccessRequests " + // tested in TestApiAccessRequests

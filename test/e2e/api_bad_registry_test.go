@@ -62,9 +62,11 @@ func TestApiBadRegistryInput(t *testing.T) {
 		"settings":  badSettings,
 		"retention": badRetention,
 		"upstreams": badUpstreams,
-		"copies":    badCopies,
-		"masks":     badRegistryMasks,
-		"lists":     badRegistryLists,
+
+		"replications": badReplications,
+		"copies":       badCopies,
+		"masks":        badRegistryMasks,
+		"lists":        badRegistryLists,
 	}
 	eachWorld(t, func(t *testing.T, w *world) {
 		y := w.stock(t, w.makeThings(t))
@@ -101,6 +103,20 @@ func badRegistryUIDs(y shelf) map[string]badRequest {
 				"group_uid",
 				&ocipb.CopyImagesRequest{GroupUid: uid, Repo: "x", FromRepoUid: y.repo, References: []string{"stable"}},
 			}
+		},
+		"get replication": func(uid string) badRequest { return badRequest{"uid", &ocipb.GetReplicationRequest{Uid: uid}} },
+		"delete replication": func(uid string) badRequest {
+			return badRequest{"uid", &ocipb.DeleteReplicationRequest{Uid: uid}}
+		},
+		"run replication": func(uid string) badRequest { return badRequest{"uid", &ocipb.RunReplicationRequest{Uid: uid}} },
+		"preview replication": func(uid string) badRequest {
+			return badRequest{"uid", &ocipb.PreviewReplicationRequest{Uid: uid}}
+		},
+		"tags of a replication": func(uid string) badRequest {
+			return badRequest{"uid", &ocipb.ListReplicationTagsRequest{Uid: uid}}
+		},
+		"create replication": func(uid string) badRequest {
+			return badRequest{"parent", &ocipb.CreateReplicationRequest{Parent: uid, Replication: theReplication("x")}}
 		},
 		"get upstream":    func(uid string) badRequest { return badRequest{"uid", &ocipb.GetUpstreamRequest{Uid: uid}} },
 		"delete upstream": func(uid string) badRequest { return badRequest{"uid", &ocipb.DeleteUpstreamRequest{Uid: uid}} },

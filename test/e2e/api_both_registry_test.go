@@ -478,6 +478,55 @@ func tagSteps() []step {
 		{name: "delete upstream again", code: codes.NotFound, in: func(s *story) proto.Message {
 			return &ocipb.DeleteUpstreamRequest{Uid: s.uid("upstream")}
 		}},
+		{name: "replication", in: func(s *story) proto.Message {
+			r := theReplication("partner")
+			r.Credentials = "robot:secret"
+			return &ocipb.CreateReplicationRequest{Parent: s.uid("images"), Replication: r}
+		}},
+		{name: "replication of the same name", code: codes.AlreadyExists, in: func(s *story) proto.Message {
+			return &ocipb.CreateReplicationRequest{Parent: s.uid("images"), Replication: theReplication("partner")}
+		}},
+		{name: "get replication", in: func(s *story) proto.Message {
+			return &ocipb.GetReplicationRequest{Uid: s.uid("replication")}
+		}},
+		{name: "preview replication", in: func(s *story) proto.Message {
+			return &ocipb.PreviewReplicationRequest{Uid: s.uid("replication")}
+		}},
+		{name: "list replication tags", in: func(s *story) proto.Message {
+			return &ocipb.ListReplicationTagsRequest{Uid: s.uid("replication")}
+		}},
+		{name: "update replication", in: func(s *story) proto.Message {
+			return &ocipb.UpdateReplicationRequest{
+				Replication: &ocipb.Replication{Uid: s.uid("replication"), Tags: []string{"v*"}}}
+		}},
+		{name: "replication elsewhere", code: codes.InvalidArgument, in: func(s *story) proto.Message {
+			return &ocipb.UpdateReplicationRequest{
+				Replication: &ocipb.Replication{Uid: s.uid("replication"), Address: "https://ghcr.io"},
+				UpdateMask:  mask("address"),
+			}
+		}},
+		{name: "pause replication", in: func(s *story) proto.Message {
+			return &ocipb.UpdateReplicationRequest{Replication: &ocipb.Replication{Uid: s.uid("replication"), Paused: true}}
+		}},
+		{name: "run paused replication", code: codes.FailedPrecondition, in: func(s *story) proto.Message {
+			return &ocipb.RunReplicationRequest{Uid: s.uid("replication")}
+		}},
+		{name: "continue replication", in: func(s *story) proto.Message {
+			return &ocipb.UpdateReplicationRequest{
+				Replication: &ocipb.Replication{Uid: s.uid("replication")}, UpdateMask: mask("paused")}
+		}},
+		{name: "list replications", in: func(s *story) proto.Message {
+			return &ocipb.ListReplicationsRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: s.uid("images")}, OrderBy: "name"}
+		}},
+		{name: "run replication", in: func(s *story) proto.Message {
+			return &ocipb.RunReplicationRequest{Uid: s.uid("replication"), ValidateOnly: true}
+		}},
+		{name: "delete replication", in: func(s *story) proto.Message {
+			return &ocipb.DeleteReplicationRequest{Uid: s.uid("replication")}
+		}},
+		{name: "delete replication again", code: codes.NotFound, in: func(s *story) proto.Message {
+			return &ocipb.DeleteReplicationRequest{Uid: s.uid("replication")}
+		}},
 		{name: "signer", in: func(s *story) proto.Message {
 			return &ocipb.CreateSignerRequest{
 				Parent: s.uid("images"), Signer: &ocipb.Signer{Name: "release", Description: "of releases", Key: storyKey()},

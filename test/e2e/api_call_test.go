@@ -58,6 +58,7 @@ func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
 		ocipb.File_holdfast_oci_v1_trash_proto, organizationpb.File_holdfast_organization_v1_organization_proto,
 		ocipb.File_holdfast_oci_v1_retention_proto, ocipb.File_holdfast_oci_v1_copy_proto,
 		ocipb.File_holdfast_oci_v1_upstream_proto,
+		ocipb.File_holdfast_oci_v1_replications_proto,
 		ocipb.File_holdfast_oci_v1_signers_proto, ocipb.File_holdfast_oci_v1_syncs_proto,
 		eventspb.File_holdfast_events_v2beta1_subscriptions_proto, deliveriespb.File_holdfast_deliveries_v1_deliveries_proto,
 		auditpb.File_holdfast_audit_v1_audit_proto, operatorpb.File_holdfast_operator_v1_operator_proto,

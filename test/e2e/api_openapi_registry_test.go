@@ -37,7 +37,23 @@ func registryExamples(t *testing.T, w *world, x things) map[string][]example {
 	w.retain(t, ruled, &ocipb.Retention{KeepNewest: 1})
 	mirror := w.child(t, x.org, "mirror")
 	up, gone := w.upstream(t, mirror), w.upstream(t, w.child(t, x.org, "mirror2"))
+	copied, dropped := w.replication(t, shelf, "copied"), w.replication(t, shelf, "dropped")
 	return map[string][]example{
+		"ReplicationsService_ListReplications": append(list, example{
+			query: "uidp.children_of=" + shelf + "&name=copied&order_by=name",
+		}),
+		"ReplicationsService_GetReplication": get(copied),
+		"ReplicationsService_CreateReplication": {
+			{uid: shelf, body: `{"name":"far","address":"https://registry.example.org","path":"acme/x","repos":["a/**"],` +
+				`"tags":["v*","!*-dev"],"trigger":"REPLICATION_TRIGGER_SCHEDULE","interval":"3600s","signedOnly":true,` +
+				`"followDeletions":true,"credentials":"robot:secret"}`},
+			{uid: shelf, body: `{"name":"far"}`, fails: true}, {uid: shelf, body: `{}`, fails: true},
+		},
+		"ReplicationsService_UpdateReplication":   change(copied, `{"tags":["v1"]}`, `{"interval":"60s"}`),
+		"ReplicationsService_RunReplication":      {{uid: copied, body: `{}`}, {uid: nothing, body: `{}`, fails: true}},
+		"ReplicationsService_PreviewReplication":  get(copied),
+		"ReplicationsService_ListReplicationTags": get(copied),
+		"ReplicationsService_DeleteReplication":   {{uid: dropped}, {uid: dropped, fails: true}},
 		"UpstreamsService_ListUpstreams": append(list, example{
 			query: "uidp.children_of=" + mirror + "&name=docker.io&order_by=name",
 		}),

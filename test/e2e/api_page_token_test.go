@@ -204,6 +204,7 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 	w.repo(t, folder, "tool")
 	began := justNow()
 	w.fillLists(t, org, folder, app)
+	copied := w.pendingReplication(t, folder)
 	repo := &commonpb.UIDPFilter{ChildrenOf: app}
 	const newest = "create_time desc"
 	table := []proto.Message{
@@ -218,6 +219,8 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		&registryv1pb.EolTagFilter{Uidp: repo, ExcludeDates: true},
 		&ocipb.ListTagHistoryRequest{RepoUid: app, Tag: "v1"},
 		&ocipb.ListUpstreamsRequest{Uidp: below, OrderBy: newest},
+		&ocipb.ListReplicationsRequest{Uidp: below, OrderBy: newest},
+		&ocipb.ListReplicationTagsRequest{Uid: copied, OrderBy: "uid"},
 		&ocipb.ListSyncsRequest{GroupUid: folder, OrderBy: "uid"},
 		&ocipb.ListTrashEntriesRequest{Uidp: repo, OrderBy: "create_time"},
 		&ocipb.ListPullsRequest{Uidp: repo, Direction: ocipb.Direction_DIRECTION_PUSH},
@@ -269,6 +272,7 @@ func (w *world) fillLists(t *testing.T, org, folder, app string) {
 		w.mapped(t, idp, name)
 		w.associate(t, group)
 		w.upstream(t, group)
+		w.replication(t, folder, name)
 		w.follower(t, folder, "follower-"+name, w.repo(t, folder, "source-"+name))
 		w.invite(t, folder)
 		w.subscribe(t, folder)

@@ -89,6 +89,7 @@ func (g *gallery) hits(t *testing.T) map[string]hit {
 	upstream := must[*ocipb.Upstream](t, g.overGRPC, g.Token, &ocipb.CreateUpstreamRequest{
 		Parent: team, Upstream: &ocipb.Upstream{Name: "quartz.example", Address: "https://quartz.example"},
 	}).GetUid()
+	copied := g.replication(t, g.folder, "quartz copy")
 	signer := g.signer(t, g.folder, &ocipb.Signer{Name: "quartzsigner", Key: key.PEM()}).GetUid()
 	v2 := g.tag(t, g.repo, "v2-quartz", g.digest)
 	index := g.pushIndex(t, "dev/folder/app", "multi", "arm64")
@@ -140,6 +141,14 @@ func (g *gallery) hits(t *testing.T) map[string]hit {
 		"an upstream by name": {
 			"quartz.example", accesspb.SearchKind_SEARCH_KIND_UPSTREAM, byName,
 			"dev/folder/quartz team/quartz.example", upstream, "registry.settings.list",
+		},
+		"a replication by name": {
+			"quartz copy", accesspb.SearchKind_SEARCH_KIND_REPLICATION, byName, "dev/folder/quartz copy", copied,
+			"registry.settings.list",
+		},
+		"a replication by uid": {
+			copied, accesspb.SearchKind_SEARCH_KIND_REPLICATION, byUID, "dev/folder/quartz copy", copied,
+			"registry.settings.list",
 		},
 		"an upstream by uid": {
 			upstream, accesspb.SearchKind_SEARCH_KIND_UPSTREAM, byUID,

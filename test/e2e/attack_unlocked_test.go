@@ -49,6 +49,8 @@ func TestAttackUnlockedConsole(t *testing.T) {
 			"replace the settings": {"PATCH", "/oci/v1/settings/" + folder + "?updateMask=*", `{}`},
 			"drop the settings":    {"DELETE", "/oci/v1/settings/" + folder, ""},
 			"empty the trash":      {"POST", "/oci/v1/emptyings/" + org, "{}"},
+			"send images away": {"POST", "/oci/v1/replications/" + folder,
+				`{"name": "far", "address": "https://registry.example.org"}`},
 			"bring an upstream":    {"POST", "/oci/v1/upstreams/" + folder, `{"name": "docker.io"}`},
 			"sync a repo":          {"POST", "/registry/v2beta1/repos/" + folder, synced},
 			"delete a pull rule":   {"DELETE", "/findings/v1/rules/" + folder + "/0123456789abcdef", ""},
@@ -61,6 +63,8 @@ func TestAttackUnlockedConsole(t *testing.T) {
 			"rename, the old":      {"PUT", "/iam/v1/groups/" + org, `{"name": "renamed"}`},
 			"limit a folder":       {"PATCH", "/budgets/v1/budgets/" + folder, `{"repos": 0}`},
 			"drop a limit":         {"DELETE", "/budgets/v1/budgets/" + folder, ""},
+			"stop sending images":  {"DELETE", "/oci/v1/replications/" + folder + "/0123456789abcdef", ""},
+			"send images now":      {"POST", "/oci/v1/replicationRuns/" + folder + "/0123456789abcdef", "{}"},
 			"drop an upstream":     {"DELETE", "/oci/v1/upstreams/" + folder + "/0123456789abcdef", ""},
 		}
 		for what, r := range sensitive {

@@ -144,6 +144,10 @@ func TestIfMatchEverywhere(t *testing.T) {
 			"UpdateRule": &findingspb.UpdateRuleRequest{
 				Rule: &findingspb.Rule{Uid: rule.GetUid(), Description: "new"}, UpdateMask: mask("description"),
 			},
+			"UpdateReplication": &ocipb.UpdateReplicationRequest{
+				Replication: &ocipb.Replication{Uid: w.replication(t, x.folder, "copied"), Name: "other"},
+				UpdateMask:  mask("name"),
+			},
 			"UpdateUpstream": &ocipb.UpdateUpstreamRequest{
 				Upstream:   &ocipb.Upstream{Uid: w.upstream(t, w.child(t, x.folder, "mirror")), Name: "other"},
 				UpdateMask: mask("name"),

@@ -28,7 +28,7 @@ func TestReadmeQuickStart(t *testing.T) {
 	}
 	for _, page := range []string{
 		"README.md", "docs/clients.md", "docs/budgets.md", "docs/findings.md", "docs/search.md", "docs/access-over-time.md",
-		"docs/following.md", "docs/reports.md", "docs/first-hour.md", "docs/organization-file.md",
+		"docs/following.md", "docs/replication.md", "docs/reports.md", "docs/first-hour.md", "docs/organization-file.md",
 	} {
 		t.Run(page, func(t *testing.T) {
 			script := readmeScript(readmeText(t, page))

@@ -142,6 +142,8 @@ const (
 	SearchKind_SEARCH_KIND_UPSTREAM SearchKind = 21
 	// A signer whose signatures on images are accepted.
 	SearchKind_SEARCH_KIND_SIGNER SearchKind = 22
+	// A replication, which copies images to another registry.
+	SearchKind_SEARCH_KIND_REPLICATION SearchKind = 23
 )
 
 // Enum value maps for SearchKind.
@@ -170,6 +172,7 @@ var (
 		20: "SEARCH_KIND_AUDIT_ENTRY",
 		21: "SEARCH_KIND_UPSTREAM",
 		22: "SEARCH_KIND_SIGNER",
+		23: "SEARCH_KIND_REPLICATION",
 	}
 	SearchKind_value = map[string]int32{
 		"SEARCH_KIND_UNSPECIFIED":                 0,
@@ -195,6 +198,7 @@ var (
 		"SEARCH_KIND_AUDIT_ENTRY":                 20,
 		"SEARCH_KIND_UPSTREAM":                    21,
 		"SEARCH_KIND_SIGNER":                      22,
+		"SEARCH_KIND_REPLICATION":                 23,
 	}
 )
 
@@ -2589,7 +2593,7 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\x14LACK_KIND_CAPABILITY\x10\x02\x12\x13\n" +
 	"\x0fLACK_KIND_START\x10\x03\x12\x12\n" +
 	"\x0eLACK_KIND_TIME\x10\x04\x12\x19\n" +
-	"\x15LACK_KIND_DEACTIVATED\x10\x05*\x89\x05\n" +
+	"\x15LACK_KIND_DEACTIVATED\x10\x05*\xa6\x05\n" +
 	"\n" +
 	"SearchKind\x12\x1b\n" +
 	"\x17SEARCH_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -2615,7 +2619,8 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\x14SEARCH_KIND_DELIVERY\x10\x13\x12\x1b\n" +
 	"\x17SEARCH_KIND_AUDIT_ENTRY\x10\x14\x12\x18\n" +
 	"\x14SEARCH_KIND_UPSTREAM\x10\x15\x12\x16\n" +
-	"\x12SEARCH_KIND_SIGNER\x10\x16*\xae\x02\n" +
+	"\x12SEARCH_KIND_SIGNER\x10\x16\x12\x1b\n" +
+	"\x17SEARCH_KIND_REPLICATION\x10\x17*\xae\x02\n" +
 	"\vSearchMatch\x12\x1c\n" +
 	"\x18SEARCH_MATCH_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SEARCH_MATCH_UID\x10\x01\x12\x15\n" +

@@ -221,13 +221,15 @@ type Loss struct {
 	SigningKeys   int
 	Providers     []resource.IdentityProvider // providers that have lost their client secrets
 	Upstreams     []registry.Upstream         // upstreams that have lost their credentials
+	Replications  []registry.Replication      // replications that have lost their credentials
 	Accounts      []resource.Account          // accounts that have lost their authenticator apps and passwords
 	RecoveryCodes int
 }
 
 // IsZero reports whether nothing was lost.
 func (l Loss) IsZero() bool {
-	return l.SigningKeys == 0 && len(l.Providers) == 0 && len(l.Upstreams) == 0 && len(l.Accounts) == 0
+	return l.SigningKeys == 0 && len(l.Providers) == 0 && len(l.Upstreams) == 0 && len(l.Replications) == 0 &&
+		len(l.Accounts) == 0
 }
 
 // ForgetSealed removes every secret for which opens returns false, in one
@@ -249,6 +251,10 @@ func (s *Store) ForgetSealed(
 			return err
 		}
 		lost.Upstreams, err = sourcedb.In(t.Tx).ForgetUpstreamSecrets(ctx, opensFor(secret.ForUpstreams))
+		if err != nil {
+			return err
+		}
+		lost.Replications, err = sourcedb.In(t.Tx).ForgetReplicationSecrets(ctx, opensFor(secret.ForUpstreams))
 		if err != nil {
 			return err
 		}

@@ -198,6 +198,7 @@ var listCapabilities = map[string]resource.Capability{
 	"platform.registry.retention":      resource.TagList,
 	"platform.registry.settings":       resource.RegistrySettingsList,
 	"platform.registry.upstream":       resource.RegistrySettingsList,
+	"platform.registry.replication":    resource.RegistrySettingsList,
 	"platform.registry.signer":         resource.PolicyList,
 	"platform.registry.deployment":     resource.DeploymentsList,
 	"platform.registry.inventory":      resource.DeploymentsList,

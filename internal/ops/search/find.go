@@ -35,6 +35,7 @@ var namedKinds = []namedKind{
 	{AdvisoryFeed, "advisory_feeds", resource.AdvisoriesList, false, false},
 	{Upstream, "registry_upstreams", resource.RegistrySettingsList, false, false},
 	{Signer, "signers", resource.PolicyList, false, false},
+	{Replication, "replications", resource.RegistrySettingsList, false, false},
 }
 
 // byName finds resources whose names begin with a text.

@@ -59,6 +59,7 @@ const (
 	AuditEntry
 	Upstream
 	Signer
+	Replication
 )
 
 // A Match says which property of a result matches the text. The numbers are the same as in the API. The best

@@ -29,9 +29,10 @@ type Metrics struct {
 	Scrubbed   Counter // blobs that seemed to be corrupt, or were; by verdict
 	caches     Counter // cache lookups; by cache and result
 
-	Inspections Counter // inspected images; by outcome
-	RuleRefused Counter // pulls that a rule has refused
-	Upstreams   Counter // requests for content from an upstream registry; by kind and outcome
+	Inspections    Counter // inspected images; by outcome
+	RuleRefused    Counter // pulls that a rule has refused
+	ReplicatedTags Counter // tags handled by replications; by outcome
+	Upstreams      Counter // requests for content from an upstream registry; by kind and outcome
 
 	Follows      Counter // runs that made a repo equal to its source; by outcome
 	FollowedTags Counter // tags in these runs; by what was done with them
@@ -130,6 +131,10 @@ func New(r prometheus.Registerer, capabilities []string) Metrics {
 		FollowedTags: newCounter(r, "holdfast_follow_tags_total",
 			"Tags of repos that follow others, which were copied from there, or removed because they are not there.",
 			label{"change", []string{Copied, Removed}}),
+		ReplicatedTags: newCounter(r, "holdfast_replication_tags_total",
+			"Tags that replications have copied to other registries, removed there, compared without a difference "+
+				"(unchanged), or failed to copy.",
+			label{"outcome", []string{Copied, Removed, Unchanged, Failed}}),
 		RuleRefused: newCounter(r, "holdfast_rule_refusals_total", "Pulls of images that a rule has refused."),
 		Upstreams: newCounter(r, "holdfast_upstream_requests_total",
 			"Requests for manifests and blobs of groups with an upstream: served from here because that was fresh (hit) "+

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/registry/pulllog"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/replication"
 	"github.com/holdfast-dev/holdfast/internal/registry/reposync"
 	"github.com/holdfast-dev/holdfast/internal/registry/retentiondb"
 	"github.com/holdfast-dev/holdfast/internal/registry/upkeep"
@@ -58,6 +59,7 @@ type Config struct {
 	KeepPulls time.Duration // how long pulls stay in the log; 0 means forever
 
 	Upstreams *upstream.Client // nil disables fetches from upstreams
+	Targets   *upstream.Client // sends images to the targets of replications; nil disables replications
 	Outbound  outbound.Config  // says which addresses upstreams may have
 	Key       secret.Key       // encrypts the credentials of upstreams
 	Dir       string           // directory for blobs while they arrive; "" means the system's temporary directory
@@ -74,7 +76,7 @@ type Config struct {
 	Now      func() time.Time  // nil means time.Now
 }
 
-// A Registry is a registry with its parts. The caller must call Run of Pulls and of Sync.
+// A Registry is a registry with its parts. The caller must call Run of Pulls, of Sync and of Replicate.
 type Registry struct {
 	*protocol.Registry
 	*upkeep.Maintainer
@@ -83,6 +85,7 @@ type Registry struct {
 	Images    *images.Reader
 	Mirror    *mirror.Fetcher
 	Sync      *reposync.Syncer
+	Replicate *replication.Replicator
 	Retention *upkeep.Retention
 
 	metadata metadata.Config
@@ -117,6 +120,10 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Conf
 		Store: s, Uploads: uploads, Repair: c.Repair, Metrics: c.Metrics, Log: c.Log, Now: c.Now,
 	}
 	r.Sync = reposync.New(s, a, copier, r.Mirror, c.Metrics, c.Log)
+	r.Replicate = replication.New(replication.Config{
+		Store: s, Authz: a, Copier: copier, Images: r.Images, Storage: uploads.Storage, Pulls: r.Pulls, Client: c.Targets,
+		Issuer: i, Key: c.Key, Metrics: c.Metrics, Log: c.Log, Now: c.Now,
+	})
 	r.Registry = protocol.New(protocol.Config{
 		Host: c.Host, Realm: c.Realm, Store: s, IAM: iam, Authz: a, Issuer: i, Uploads: uploads, Mirror: r.Mirror,
 		Images: r.Images, Pulls: r.Pulls, Assume: c.Assume, AssumeIn: c.AssumeIn,
@@ -125,7 +132,8 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Conf
 	})
 	r.metadata = metadata.Config{
 		Host: c.Host, Store: s, Rules: rules, IAM: iam, Authz: a, Images: r.Images, Mirror: r.Mirror, Copier: copier,
-		Retention: r.Retention, TrustedRoot: c.TrustedRoot, Fetches: c.Upstreams != nil, Outbound: c.Outbound,
+		Retention: r.Retention, TrustedRoot: c.TrustedRoot, Fetches: c.Upstreams != nil,
+		Replicator: r.Replicate, Outbound: c.Outbound,
 		Key: c.Key, Now: c.Now, IdentityNames: c.IdentityNames,
 	}
 	return r

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/mirror"
 	"github.com/holdfast-dev/holdfast/internal/registry/pulldb"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/replication"
 	"github.com/holdfast-dev/holdfast/internal/registry/retentiondb"
 	"github.com/holdfast-dev/holdfast/internal/registry/signerdb"
 	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
@@ -57,6 +58,8 @@ type Config struct {
 	Mirror    *mirror.Fetcher
 	Copier    *imagecopy.Copier
 	Retention *upkeep.Retention
+
+	Replicator *replication.Replicator
 
 	TrustedRoot []byte          // content of trusted_root.json, for signers without a root; may be nil
 	Fetches     bool            // whether the server fetches from upstreams

@@ -33,8 +33,8 @@ func SealCredentials(key secret.Key, u *registry.Upstream) error {
 	return nil
 }
 
-// openCredentials decrypts the credentials of u. It returns an error if they were sealed for another address.
-func openCredentials(key secret.Key, u registry.Upstream) (user, password string, _ error) {
+// OpenCredentials decrypts the credentials of u. It returns an error if they were sealed for another address.
+func OpenCredentials(key secret.Key, u registry.Upstream) (user, password string, _ error) {
 	plain, err := key.Open(secret.ForUpstreams, u.Credentials.Sealed)
 	if err != nil {
 		return "", "", err
@@ -63,7 +63,7 @@ func (f *Fetcher) remote(u registry.Upstream) upstream.Registry {
 		}
 	case !u.Credentials.Empty():
 		to.SignIn = func(context.Context) (user, password string, err error) {
-			return openCredentials(f.config.Key, u)
+			return OpenCredentials(f.config.Key, u)
 		}
 	}
 	return to

@@ -84,6 +84,9 @@ func (l *Log) Add(req *http.Request, repo resource.UID, public bool, p registry.
 	l.enqueue(repo, p)
 }
 
+// Record records a pull that the server has made for the identity in p. It never waits.
+func (l *Log) Record(repo resource.UID, p registry.Pull) { l.enqueue(repo, p) }
+
 // enqueue adds a record of p to the queue, or counts p in a queued record of equal pulls.
 func (l *Log) enqueue(repo resource.UID, p registry.Pull) {
 	kind := p

@@ -73,3 +73,30 @@ func BeginSync(t testing.TB, s *SourceStore, repo resource.UID) sourcedb.FollowR
 	}
 	return run
 }
+
+// NewReplication returns a replication of a group.
+func NewReplication(group resource.UID, name string) registry.Replication {
+	return registry.Replication{
+		UID: group.NewChild(), Name: name, Address: "https://registry.example.org", Trigger: registry.OnPush,
+		SetBy: iamtest.Alice, Credentials: resource.Secret{Sealed: []byte("sealed")}, CreateTime: iamtest.Epoch,
+		UpdateTime: iamtest.Epoch,
+	}
+}
+
+// AddReplication inserts a replication.
+func AddReplication(t testing.TB, s *SourceStore, group resource.UID, name string) registry.Replication {
+	t.Helper()
+	r := NewReplication(group, name)
+	testkit.Must(t, s.InsertReplication(t.Context(), r))
+	return r
+}
+
+// BeginReplication begins an attempt of a replication that is due.
+func BeginReplication(t testing.TB, s *SourceStore, uid resource.UID) sourcedb.ReplicationRun {
+	t.Helper()
+	run, ok, err := s.BeginReplication(t.Context(), uid, "me")
+	if err != nil || !ok {
+		t.Fatalf("take %s: %t, %v", uid, ok, err)
+	}
+	return run
+}

@@ -1,5 +1,5 @@
-// Package sourcedb stores the sources of images: the upstreams that groups mirror, and the repos that other
-// repos follow.
+// Package sourcedb stores where images come from and where they are copied to: the upstreams that groups mirror, the
+// repos that other repos follow, and replications to other registries.
 package sourcedb
 
 import (
@@ -30,4 +30,4 @@ func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 }
 
 // Kinds returns the listings of this package.
-func Kinds() []store.Listing { return []store.Listing{upstreams.Listing()} }
+func Kinds() []store.Listing { return []store.Listing{upstreams.Listing(), replications.Listing()} }

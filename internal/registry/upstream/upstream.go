@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -259,14 +260,24 @@ func (c *Client) Blob(ctx context.Context, r Registry, repo, digest string, from
 type call struct {
 	method, repo, path    string
 	query, accept, ranged string
+
+	push   *push // what a request has that writes; nil for a request that reads
+	mounts string
 }
 
-// scope returns the scope of the token that a call needs, or "" if the call is about no repo.
+// scope returns the scopes of the token that a call needs, separated by spaces, or "" if the call is about no repo.
 func (c call) scope() string {
-	if c.repo == "" {
+	switch {
+	case c.repo == "":
 		return ""
+	case c.push == nil:
+		return "repository:" + c.repo + ":pull"
+	case c.method == http.MethodDelete:
+		return "repository:" + c.repo + ":pull,delete"
+	case c.mounts != "":
+		return "repository:" + c.repo + ":pull,push repository:" + c.mounts + ":pull"
 	}
-	return "repository:" + c.repo + ":pull"
+	return "repository:" + c.repo + ":pull,push"
 }
 
 // do sends a request and returns the response if it is successful. If the registry asks for a token, do gets one and
@@ -278,7 +289,10 @@ func (c *Client) do(ctx context.Context, r Registry, what call) (*http.Response,
 			return nil, &Error{Reason: outbound.Reason(err), Cause: err}
 		}
 		switch {
-		case resp.StatusCode == http.StatusOK, resp.StatusCode == http.StatusPartialContent && what.ranged != "":
+		case what.push != nil && slices.Contains(what.push.want, resp.StatusCode):
+			return resp, nil
+		case what.push == nil && resp.StatusCode == http.StatusOK,
+			resp.StatusCode == http.StatusPartialContent && what.ranged != "":
 			return resp, nil
 		case resp.StatusCode != http.StatusUnauthorized || !direct || try > 0:
 			discard(resp)
@@ -305,6 +319,8 @@ func (c *Client) refusal(resp *http.Response) *Error {
 		e.Reason = refusedOrMissing
 	case resp.StatusCode == http.StatusTooManyRequests:
 		e.Reason, e.RetryIn = "it was asked too often", c.pause(resp.Header.Get("Retry-After"))
+	case resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != "":
+		e.Reason, e.RetryIn = "it is not available", c.pause(resp.Header.Get("Retry-After"))
 	default:
 		e.Reason = "it answers with status " + strconv.Itoa(resp.StatusCode)
 	}
@@ -328,6 +344,9 @@ var errRedirects = errors.New("too many redirects")
 // reports whether the response comes from the registry itself.
 func (c *Client) send(ctx context.Context, r Registry, what call) (resp *http.Response, direct bool, _ error) {
 	address := r.Address + "/v2/" + what.repo + what.path
+	if what.push != nil && what.push.address != "" {
+		address = what.push.address
+	}
 	if what.query != "" {
 		address += "?" + what.query
 	}
@@ -347,6 +366,9 @@ func (c *Client) send(ctx context.Context, r Registry, what call) (resp *http.Re
 			return nil, false, err
 		}
 		req.Header = header.Clone()
+		if err := what.push.prepare(req); err != nil {
+			return nil, false, err
+		}
 		req.Header.Set("User-Agent", "holdfast")
 		req.Header.Set("Accept-Encoding", "identity") // the digest is computed over the bytes as sent
 		resp, err := c.http.Do(req)
@@ -354,7 +376,7 @@ func (c *Client) send(ctx context.Context, r Registry, what call) (resp *http.Re
 			return nil, false, err
 		}
 		next, ok := redirect(req.URL, resp)
-		if !ok {
+		if !ok || what.push != nil && what.method != http.MethodHead {
 			return resp, n == 0, nil
 		}
 		discard(resp)

@@ -108,7 +108,15 @@ func CheckSecrets(ctx context.Context, db *store.DB, key secret.Key) error {
 	iam := iamdb.New(db)
 	for purpose, read := range map[string]func(context.Context) ([][]byte, error){
 		secret.ForClientSecrets: iam.ClientSecrets, secret.ForOneTimePasswords: signindb.New(db).TOTPSecrets,
-		secret.ForUpstreams: sourcedb.New(registrydb.New(db)).UpstreamSecrets,
+		secret.ForUpstreams: func(ctx context.Context) ([][]byte, error) {
+			sources := sourcedb.New(registrydb.New(db))
+			sealed, err := sources.UpstreamSecrets(ctx)
+			if err != nil {
+				return nil, err
+			}
+			more, err := sources.ReplicationSecrets(ctx)
+			return append(sealed, more...), err
+		},
 		secret.ForSigningKeys: func(ctx context.Context) (sealed [][]byte, _ error) {
 			keys, err := tokendb.New(db).SigningKeys(ctx)
 			for _, k := range keys {

@@ -61,8 +61,8 @@ func ResetKeys(ctx context.Context, cfg config.Config, args []string, out io.Wri
 		}
 	}
 	log.WarnContext(ctx, "removed the secrets of a lost encryption key", "signing_keys", lost.SigningKeys,
-		"providers", len(lost.Providers), "upstreams", len(lost.Upstreams), "accounts", len(lost.Accounts),
-		"recovery_codes", lost.RecoveryCodes)
+		"providers", len(lost.Providers), "upstreams", len(lost.Upstreams), "replications", len(lost.Replications),
+		"accounts", len(lost.Accounts), "recovery_codes", lost.RecoveryCodes)
 	return writeLoss(out, lost, backup.Fingerprint(key))
 }
 
@@ -115,6 +115,13 @@ func writeLoss(out io.Writer, lost admission.Loss, fingerprint string) error {
 			"(holdfast registry upstreams update UID --credentials FILE):\n", len(lost.Upstreams))
 		for _, u := range lost.Upstreams {
 			fmt.Fprintf(&b, "    %s  %s\n", u.UID, u.Name)
+		}
+	}
+	if len(lost.Replications) > 0 {
+		fmt.Fprintf(&b, "- the credentials of %d replications, which copy without credentials until you set them again "+
+			"(holdfast registry replications update UID --credentials FILE):\n", len(lost.Replications))
+		for _, r := range lost.Replications {
+			fmt.Fprintf(&b, "    %s  %s\n", r.UID, r.Name)
 		}
 	}
 	if len(lost.Accounts) > 0 {

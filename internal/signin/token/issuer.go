@@ -272,13 +272,22 @@ const upstreamLife = 5 * time.Minute
 // as an upstream of a group. address is the address of the other server and the
 // audience of the token. The service itself does not accept such a token.
 func (i *Issuer) MintUpstream(ctx context.Context, upstream resource.UID, address string) (string, error) {
+	return i.mintForServer(ctx, "upstream:"+string(upstream), address)
+}
+
+// MintReplication is MintUpstream for a replication, whose target is the other server.
+func (i *Issuer) MintReplication(ctx context.Context, replication resource.UID, address string) (string, error) {
+	return i.mintForServer(ctx, "replication:"+string(replication), address)
+}
+
+func (i *Issuer) mintForServer(ctx context.Context, subject, address string) (string, error) {
 	issued := i.now()
 	s, err := i.signerFor(ctx, RS256, issued)
 	if err != nil {
 		return "", err
 	}
 	return s.encode(payload{
-		Issuer: i.issuer, Subject: "upstream:" + string(upstream), Audience: audiences{address},
+		Issuer: i.issuer, Subject: subject, Audience: audiences{address},
 		IssuedAt: issued.Unix(), NotBefore: issued.Unix(), Expiry: issued.Add(upstreamLife).Unix(), ID: rand.Text(),
 	})
 }

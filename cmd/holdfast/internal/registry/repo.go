@@ -22,7 +22,8 @@ import (
 func Command(a *noun.App) *cobra.Command {
 	return a.Branch("registry", "Work with repos, tags and images",
 		a.Command(repos()), a.Command(tags()), imagesCommand(a), a.Command(pulls()), a.Command(registrySettings()),
-		a.Command(trash()), a.Command(retention()), a.Command(upstreams()), a.Command(signers()), syncCommand(a))
+		a.Command(trash()), a.Command(retention()), a.Command(upstreams()), a.Command(signers()), syncCommand(a),
+		a.Command(replications()))
 }
 
 func repos() noun.Noun {

@@ -14,16 +14,17 @@ import (
 // EventKinds are the kinds of resources that have events, by the prefix of the
 // event types.
 var EventKinds = map[string]wire.EventKind{
-	"platform.registry.repo":       wire.NewEventKind(RepoOf, &registrypb.DeleteRepoRequest{}),
-	"platform.registry.tag":        wire.NewEventKind(TagOf, &registrypb.DeleteTagRequest{}),
-	"platform.registry.trash":      wire.NewEventKind(trashEntryOf, &ocipb.DeleteTrashEntryRequest{}),
-	"platform.registry.image":      wire.NewEventKind(imageCopyOf, nil),
-	"platform.registry.retention":  wire.NewEventKind(ownRetentionOf, &ocipb.DeleteRetentionRequest{}),
-	"platform.registry.signer":     wire.NewEventKind(listedSignerOf, &ocipb.DeleteSignerRequest{}),
-	"platform.registry.settings":   wire.NewEventKind(ownSettingsOf, nil),
-	"platform.registry.upstream":   wire.NewEventKind(upstreamOf, &ocipb.DeleteUpstreamRequest{}),
-	"platform.registry.deployment": wire.NewEventKind(DeploymentOf, nil),
-	"platform.registry.access":     wire.NewEventKind(refusedAccessOf, nil),
+	"platform.registry.repo":        wire.NewEventKind(RepoOf, &registrypb.DeleteRepoRequest{}),
+	"platform.registry.tag":         wire.NewEventKind(TagOf, &registrypb.DeleteTagRequest{}),
+	"platform.registry.trash":       wire.NewEventKind(trashEntryOf, &ocipb.DeleteTrashEntryRequest{}),
+	"platform.registry.image":       wire.NewEventKind(imageCopyOf, nil),
+	"platform.registry.retention":   wire.NewEventKind(ownRetentionOf, &ocipb.DeleteRetentionRequest{}),
+	"platform.registry.signer":      wire.NewEventKind(listedSignerOf, &ocipb.DeleteSignerRequest{}),
+	"platform.registry.settings":    wire.NewEventKind(ownSettingsOf, nil),
+	"platform.registry.upstream":    wire.NewEventKind(upstreamOf, &ocipb.DeleteUpstreamRequest{}),
+	"platform.registry.replication": wire.NewEventKind(eventReplicationOf, &ocipb.DeleteReplicationRequest{}),
+	"platform.registry.deployment":  wire.NewEventKind(DeploymentOf, nil),
+	"platform.registry.access":      wire.NewEventKind(refusedAccessOf, nil),
 }
 
 // EventBodies return the bodies of events whose body is not the resource itself.

@@ -34,6 +34,7 @@ type server struct {
 	ocipb.UnsafeUpstreamsServiceServer
 	ocipb.UnsafeSignersServiceServer
 	ocipb.UnsafeSyncsServiceServer
+	ocipb.UnsafeReplicationsServiceServer
 
 	Services
 }
@@ -51,4 +52,5 @@ func Register(r grpc.ServiceRegistrar, services Services) {
 	ocipb.RegisterUpstreamsServiceServer(r, s)
 	ocipb.RegisterSignersServiceServer(r, s)
 	ocipb.RegisterSyncsServiceServer(r, s)
+	ocipb.RegisterReplicationsServiceServer(r, s)
 }

@@ -45,16 +45,19 @@ func (c Challenge) Realm() (*url.URL, bool) {
 	return realm, c.Scheme == "bearer" && err == nil && realm.Host != "" && realm.User == nil
 }
 
-// Address returns the URL at which to request a token for a scope. A token for the scope "" proves only who the caller
-// is.
+// Address returns the URL at which to request a token for scopes, which are separated by spaces. A token for the scope ""
+// proves only who the caller is.
 func (c Challenge) Address(realm *url.URL, scope string) string {
 	u := *realm
 	q := u.Query()
 	if service := c.Params["service"]; service != "" {
 		q.Set("service", service)
 	}
-	if scope != "" {
-		q.Set("scope", scope)
+	for i, one := range strings.Fields(scope) {
+		if i == 0 {
+			q.Del("scope")
+		}
+		q.Add("scope", one)
 	}
 	u.RawQuery = q.Encode()
 	return u.String()

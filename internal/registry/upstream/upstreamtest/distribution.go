@@ -115,12 +115,14 @@ func (d *Distribution) serves(t *testing.T) bool {
 	return resp.StatusCode == http.StatusUnauthorized
 }
 
-// Token returns a token for a scope, such as repository:app:pull.
-func (d *Distribution) Token(scope string) string {
-	parts := strings.Split(scope, ":")
+// Token returns a token for scopes, such as repository:app:pull.
+func (d *Distribution) Token(scopes ...string) string {
 	access := []map[string]any{}
-	if len(parts) == 3 {
-		access = append(access, map[string]any{"type": parts[0], "name": parts[1], "actions": strings.Split(parts[2], ",")})
+	for _, scope := range scopes {
+		parts := strings.Split(scope, ":")
+		if len(parts) == 3 {
+			access = append(access, map[string]any{"type": parts[0], "name": parts[1], "actions": strings.Split(parts[2], ",")})
+		}
 	}
 	issued := time.Now()
 	claims, _ := json.Marshal(map[string]any{
@@ -140,7 +142,7 @@ func (d *Distribution) serveToken(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	fmt.Fprintf(w, `{"token":%q,"expires_in":300}`, d.Token(r.URL.Query().Get("scope")))
+	fmt.Fprintf(w, `{"token":%q,"expires_in":300}`, d.Token(r.URL.Query()["scope"]...))
 }
 
 // freePort returns a local address on which no server listens.
