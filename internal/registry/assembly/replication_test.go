@@ -377,7 +377,7 @@ func TestReplicationHostileTarget(t *testing.T) {
 			only("PUT", "manifests", status(307, "Location", tokenOfInside)), "status 307",
 		},
 		"it redirects a question": {
-			only("HEAD", "blobs", status(307, "Location", tokenOfInside)), "cannot be reached",
+			only("HEAD", "blobs", status(307, "Location", tokenOfInside)), "only https addresses",
 		},
 		"an upload goes elsewhere": {
 			only("POST", "uploads", status(202, "Location", "https://evil.example/x")), "another host",
