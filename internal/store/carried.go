@@ -53,8 +53,8 @@ var errFailed = errors.New("an earlier write of the transaction has failed")
 // transaction, or nothing. It does once for all writes what Write does for each: events
 // are written in the order of the changes; budgets limit what the transaction adds
 // altogether; the access of the request must still exist at the commit; and Combine
-// returns when all replicas have applied the changes to grants. With validate_only, all
-// of this is checked and then rolled back.
+// returns when all replicas have applied the changes to grants. With validate_only,
+// everything is checked and then rolled back.
 //
 // If a write fails, nothing is committed, even if f ignores the error. If the database
 // reports a conflict, or a row has changed between a read and a write, Combine runs f

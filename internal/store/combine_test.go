@@ -134,7 +134,8 @@ func TestCombineBudget(t *testing.T) {
 				return nil
 			})
 		}
-		if code := fault.From(add("a", "b", "c", "d")).Code; code != fault.FailedPrecondition && code != fault.ResourceExhausted {
+		code := fault.From(add("a", "b", "c", "d")).Code
+		if code != fault.FailedPrecondition && code != fault.ResourceExhausted {
 			t.Errorf("four groups with a budget of three: %v", code)
 		}
 		testkit.Must(t, add("a", "b", "c"))

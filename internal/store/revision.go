@@ -101,6 +101,18 @@ func (t *Tx) LockName(ctx context.Context, name string, number int64) error {
 	return err
 }
 
+// LockNames waits until no other transaction holds a lock with one of the names, and holds the locks until the commit. On
+// SQLite it does nothing, because there is only one writer. It takes the locks in the order of the names. If two
+// transactions nevertheless wait for each other, PostgreSQL ends one of them, and Write repeats it.
+func (t *Tx) LockNames(ctx context.Context, names ...string) error {
+	if !t.DB.Engine.Postgres {
+		return nil
+	}
+	slices.Sort(names)
+	_, err := t.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended(n, 0)) FROM unnest($1::text[]) AS u (n)`, names)
+	return err
+}
+
 // RevisionLocked reports whether a running transaction has locked the revision, because
 // it changes grants. It works only on PostgreSQL.
 func (s *DB) RevisionLocked(ctx context.Context) (locked bool, err error) {

@@ -168,8 +168,8 @@ func (w *world) walkPages(
 	}
 }
 
-// comparedItem returns what two reads of an item have in common: the whole item as JSON, but only the uid of a sync. Its state
-// changes between two reads, because whatever changes the source queues the sync again.
+// comparedItem returns the part of an item that is equal in two reads: the whole item as JSON, but only the uid of a
+// sync. The state of a sync can change between two reads, because a change of its source queues it again.
 func comparedItem(item proto.Message) string {
 	if sync, is := item.(*ocipb.Sync); is {
 		return sync.GetUid()

@@ -74,8 +74,8 @@ func organizationExamples(t *testing.T, w *world, x things) map[string][]example
 		&organizationpb.GetOrganizationStateRequest{Parent: folder})
 	body := func(parent string) string {
 		return fmt.Sprintf(`{"revision":%q,"commit":"3f6c1d0","validateOnly":true,"changes":[{"id":"a",`+
-			`"source":"org.yaml:1","request":{"@type":"type.googleapis.com/holdfast.iam.v2beta1.CreateGroupRequest","parent":%q,`+
-			`"group":{"name":"team"}}}]}`, state.GetRevision(), parent)
+			`"source":"org.yaml:1","request":{"@type":"type.googleapis.com/holdfast.iam.v2beta1.CreateGroupRequest",`+
+			`"parent":%q,"group":{"name":"team"}}}]}`, state.GetRevision(), parent)
 	}
 	return map[string][]example{
 		"OrganizationService_GetOrganizationState": {{uid: folder}, {uid: folder + "/0123456789abcdef", fails: true}},
@@ -200,18 +200,20 @@ func strangers(t *testing.T, w *world, call caller, parent string) {
 	}
 	caps := resource.CapabilitySet("groups.list")
 	narrow := w.mint(t, w.Owner, token.Claims{Caps: &caps})
-	if _, st := call(t, narrow, in); st.Code() != codes.PermissionDenied || !strings.Contains(st.Message(), "groups.create") {
+	_, st := call(t, narrow, in)
+	if st.Code() != codes.PermissionDenied || !strings.Contains(st.Message(), "groups.create") {
 		t.Errorf("with a narrowed token: %v", st)
 	}
 	outside := applyTo(t, call, w.Token, parent,
 		&iampb.CreateGroupRequest{Parent: string(w.Organization), Group: &iampb.Group{Name: "outside"}})
-	if _, st := call(t, w.Token, outside); st.Code() != codes.InvalidArgument || !strings.Contains(st.Message(), "org.yaml:1") {
+	_, st = call(t, w.Token, outside)
+	if st.Code() != codes.InvalidArgument || !strings.Contains(st.Message(), "org.yaml:1") {
 		t.Errorf("a change outside of the group: %v", st)
 	}
 }
 
-// TestApplyOrganizationNeverRaises applies lists of changes that would give their author more access if one change could
-// use what another one gives, in every order. Every order is refused and changes nothing.
+// TestApplyOrganizationNeverRaises applies lists of changes in every order. A list would give its author more access if
+// one change could use the access that another one gives. Every order is refused and changes nothing.
 func TestApplyOrganizationNeverRaises(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -242,9 +244,11 @@ func TestApplyOrganizationNeverRaises(t *testing.T) {
 		}
 		create := &iampb.CreateRoleRequest{Parent: h.folder, Role: &iampb.Role{Name: "made", Capabilities: wanted}}
 		narrowRole := &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: strong,
-			Capabilities: capabilitiesNamed(t, "groups.list")}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"capabilities"}}}
+			Capabilities: capabilitiesNamed(t, "groups.list")},
+			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"capabilities"}}}
 		trust := &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: mighty,
-			Relationship: workload("attacker").GetRelationship()}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"claim_match"}}}
+			Relationship: workload("attacker").GetRelationship()},
+			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"claim_match"}}}
 		group := &iampb.CreateGroupRequest{Parent: h.folder, Group: &iampb.Group{Name: "made"}}
 		robot := &iampb.CreateIdentityRequest{Parent: h.folder, Identity: workload("made")}
 		for name, list := range map[string][]proto.Message{
@@ -259,7 +263,8 @@ func TestApplyOrganizationNeverRaises(t *testing.T) {
 			"the limit of the author is removed": {&iampb.DeleteRoleBindingRequest{Uid: own}, widen(weak),
 				bind(h.folder, author, string(resource.OwnerRole))},
 			"a held binding is changed": {&iampb.UpdateRoleBindingRequest{RoleBinding: &iampb.RoleBinding{Uid: held,
-				RoleUid: strong}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"role_uid"}}}, group, narrowRole, widen(strong)},
+				RoleUid: strong},
+				UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"role_uid"}}}, group, narrowRole, widen(strong)},
 		} {
 			t.Run(name, func(t *testing.T) {
 				before := w.snapshot(t)

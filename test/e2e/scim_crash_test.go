@@ -40,7 +40,7 @@ func TestTeamCrash(t *testing.T) {
 		path := fmt.Sprintf("%s/Groups/%s", base, team["id"])
 		start := time.Now()
 		procScim(t, directory, http.MethodPut, path, teamOf("b"))
-		took := time.Since(start) // of a request that is not interrupted
+		took := time.Since(start) // how long a request takes that is not interrupted
 		before := "b"
 		for round := range 3 {
 			after := string(rune('c' + round))

@@ -137,6 +137,36 @@ func TestVouchedRequests(t *testing.T) {
 	}
 }
 
+// TestCharge checks that a request that does the work of many delays the next ones, but by maxDebt at most, and no
+// requests of another organization.
+func TestCharge(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		p := newProcess(t, url)
+		org := p.group(t, "", map[resource.Metric]int64{resource.RequestsPerSecond: 10})
+		other := p.group(t, "", map[resource.Metric]int64{resource.RequestsPerSecond: 10})
+		author := org.NewChild()
+		charge := func(n int) {
+			p.Charge(authz.WithCaller(t.Context(), authz.Caller{Identity: author}), n)
+		}
+		check := func(step string, after time.Duration, identity resource.UID, want int) {
+			t.Helper()
+			p.now = p.now.Add(after)
+			if ok, _ := p.admitted(t, identity, 20); ok != want {
+				t.Errorf("%s: %d of 20 requests were admitted, want %d", step, ok, want)
+			}
+		}
+		charge(5)
+		check("nothing was admitted before", 0, author, 10)
+		charge(20)
+		check("after 20 more requests", time.Second, author, 0)
+		check("two seconds later they are paid", time.Second+100*time.Millisecond, author, 1)
+		charge(20_000)
+		check("another organization", 0, other.NewChild(), 10)
+		check("shortly before the longest delay ends", 9900*time.Millisecond, author, 0)
+		check("shortly after it", 300*time.Millisecond, author, 2)
+	})
+}
+
 // TestReplicasShare checks that each of two replicas admits half of the requests, and that
 // a change of a budget on one replica has effect on the other.
 func TestReplicasShare(t *testing.T) {

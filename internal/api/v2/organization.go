@@ -34,11 +34,11 @@ func (s *server) GetOrganizationState(
 	if err != nil {
 		return nil, err
 	}
-	revision, at, err := s.organization.State(ctx, parent)
+	revision, readTime, err := s.organization.State(ctx, parent)
 	if err != nil {
 		return nil, err
 	}
-	return &organizationpb.OrganizationState{Revision: revision, ReadTime: wire.Time(at)}, nil
+	return &organizationpb.OrganizationState{Revision: revision, ReadTime: wire.Time(readTime)}, nil
 }
 
 func (s *server) ApplyOrganization(

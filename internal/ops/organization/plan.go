@@ -21,7 +21,7 @@ import (
 // A Planned is the result of Plan.
 type Planned struct {
 	simulation.Consequences
-	Owners int // people who own the organization for good after the changes
+	Owners int // permanent owners of the organization after the changes
 	Plan   []byte
 	Expire time.Time // when Plan expires
 }
@@ -134,10 +134,10 @@ func (s *Service) authors(ctx context.Context, events []resource.Event) string {
 	if len(uids) == 0 {
 		return ""
 	}
-	more := len(uids) > maxAuthors || hidden
+	unnamed := len(uids) > maxAuthors || hidden
 	uids = uids[:min(len(uids), maxAuthors)]
 	names := s.emails(ctx, uids)
-	if more {
+	if unnamed {
 		names = append(names, "others")
 	}
 	return ", by " + strings.Join(names, ", ")
@@ -170,10 +170,10 @@ func (s *Service) next(ctx context.Context, group resource.UID, p outbox.Positio
 		return "", err
 	}
 	actor := resource.ActorFrom(ctx)
-	_, others, err := outbox.Since(ctx, s.db, group, p, 0, func(e resource.Event) bool {
+	_, foreign, err := outbox.Since(ctx, s.db, group, p, 0, func(e resource.Event) bool {
 		return e.Type.Configures() && (e.Actor.RequestID != actor.RequestID || e.Actor.Subject != actor.Subject)
 	})
-	if err != nil || others > 0 {
+	if err != nil || foreign > 0 {
 		return "", nil // the changes are made, so the client reads the state again
 	}
 	return s.seal(group, after)

@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -24,9 +25,10 @@ import (
 // TestPromises contains a test for each promise in the comments of this package.
 func TestPromises(t *testing.T) {
 	for name, f := range map[string]func(*testing.T, *iamtest.Store){
-		"events are found backwards, by group and by time": eventsBackwards,
-		"a tail leaves nothing out, whoever writes":        tailOfMany,
-		"a tail skips what nobody wants to see":            tailThatSkips,
+		"events are found backwards, by group and by time":  eventsBackwards,
+		"a tail leaves nothing out, whoever writes":         tailOfMany,
+		"a tail skips what nobody wants to see":             tailThatSkips,
+		"events since a position include those in its gaps": sinceWithGaps,
 	} {
 		t.Run(name, func(t *testing.T) { iamtest.Each(t, f) })
 	}
@@ -112,6 +114,55 @@ func eventsBackwards(t *testing.T, s *iamtest.Store) {
 		90 * time.Second: all[3].Seq, time.Hour: last + 1} {
 		if n, err := outbox.NumberAt(t.Context(), s.DB, iamtest.Epoch.Add(at)); err != nil || n != want {
 			t.Errorf("at %s: number %d, want %d (%v)", at, n, want, err)
+		}
+	}
+}
+
+// sinceWithGaps checks that an event counts as later than a position if its transaction was committed later, even if it
+// has a lower number. Positions in another history of the database, and positions whose events are removed, are lost.
+func sinceWithGaps(t *testing.T, s *iamtest.Store) {
+	insert := func(seq int64, group resource.UID) {
+		t.Helper()
+		overriding := ""
+		if s.DB.Engine.Postgres {
+			overriding = "OVERRIDING SYSTEM VALUE"
+		}
+		_, err := s.Exec(t.Context(), `
+			INSERT INTO outbox (seq, id, type, subject, grp, actor, at_ms, before_json, after_json) `+overriding+`
+			VALUES ($1, $2, 'x.v1', $3, $3, '{}', 0, '', '')`, seq, fmt.Sprint("event ", seq), string(group))
+		testkit.Must(t, err)
+	}
+	since := func(p outbox.Position, group resource.UID, n int) (seqs []int64, total int, err error) {
+		events, total, err := outbox.Since(t.Context(), s.DB, group, p, n, func(e resource.Event) bool { return e.Seq != 14 })
+		for _, e := range events {
+			seqs = append(seqs, e.Seq)
+		}
+		return seqs, total, err
+	}
+	const group, below, other = "a", "a/b", "ab"
+	empty, err := outbox.Now(t.Context(), s.DB)
+	testkit.Must(t, err)
+	insert(10, group)
+	insert(12, below)
+	before, err := outbox.Now(t.Context(), s.DB)
+	testkit.Must(t, err)
+	if want := (outbox.Position{Seq: 12, ID: "event 12", Gaps: []int64{11}}); !cmp.Equal(before, want) {
+		t.Errorf("position %+v, want %+v", before, want)
+	}
+	for seq, group := range map[int64]resource.UID{11: below, 13: group, 14: group, 15: other, 16: below} {
+		insert(seq, group)
+	}
+	seqs, total, err := since(before, group, 2)
+	if err != nil || !slices.Equal(seqs, []int64{11, 13}) || total != 3 {
+		t.Errorf("two of the events since: %v of %d (%v), want [11 13] of 3", seqs, total, err)
+	}
+	for name, p := range map[string]outbox.Position{
+		"another history":       {Seq: 12, ID: "event of another history"},
+		"a removed event":       {Seq: 9, ID: "event 9"},
+		"no event, but now one": empty,
+	} {
+		if _, _, err := since(p, group, 2); !errors.Is(err, outbox.ErrPositionLost) {
+			t.Errorf("%s: error = %v", name, err)
 		}
 	}
 }

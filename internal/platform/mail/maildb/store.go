@@ -57,10 +57,7 @@ type Counts struct {
 // must be at most Remembered ago. Until this transaction ends, no other one can count
 // messages from the organization or to the address.
 func (t Tx) Counts(ctx context.Context, org resource.UID, address []byte, since time.Time) (c Counts, err error) {
-	if err := t.LockName(ctx, "mails by "+string(org), 0); err != nil {
-		return c, err
-	}
-	if err := t.LockName(ctx, "mails to "+hex.EncodeToString(address), 0); err != nil {
+	if err := t.LockNames(ctx, "mails by "+string(org), "mails to "+hex.EncodeToString(address)); err != nil {
 		return c, err
 	}
 	err = t.Row(ctx, `SELECT

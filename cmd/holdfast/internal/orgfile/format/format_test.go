@@ -23,37 +23,47 @@ const head = "apiVersion: holdfast.dev/organization/v1\ngroup: acme\n"
 // line.
 func TestRefused(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
-		"nothing":             {"", "f.yaml:1: the file is empty"},
-		"another version":     {"apiVersion: v2\ngroup: acme\n", "f.yaml:1: the apiVersion is not"},
-		"no group":            {"apiVersion: holdfast.dev/organization/v1\n", "group is missing"},
-		"not YAML":            {head + "roles: [\n", "this is not YAML"},
-		"a list":              {"- a\n", "f.yaml:1: a file is a mapping"},
-		"two documents":       {head + "---\n" + head, "f.yaml:3: a file contains one document"},
-		"an alias":            {head + "roles: &a []\nrepos: *a\n", "f.yaml:4: aliases are not allowed"},
-		"an anchor":           {head + "roles: &a []\n", "f.yaml:3: anchors are not allowed"},
-		"a merge key":         {head + "roles:\n  - <<: {path: a}\n", "f.yaml:4: merge keys are not allowed"},
-		"a tag":               {head + "roles: !!binary aGk=\n", "f.yaml:3: tags are not allowed"},
-		"a key twice":         {head + "roles: []\nroles: []\n", `f.yaml:4: the key "roles" is here twice; the first is in line 3`},
-		"a field twice":       {head + "roles:\n  - path: a\n    path: b\n", `f.yaml:5: the key "path" is here twice`},
-		"a resource twice":    {head + "roles:\n  - path: a\n  - path: a\n", "f.yaml:5: the role a is already in f.yaml:4"},
-		"an unknown kind":     {head + "role: []\n", `f.yaml:3: "role" is not a kind that files can contain; did you mean roles?`},
-		"an unknown field":    {head + "roles:\n  - path: a\n    capabilites: []\n", "f.yaml:5: \"capabilites\" is not a field of a role; did you mean capabilities?"},
-		"an unknown word":     {head + "roles:\n  - path: a\n    capabilities: [groups.lst]\n", "f.yaml:5: capabilities: "},
-		"no value":            {head + "roles:\n", "f.yaml:3: roles is a list: write [] for none"},
-		"no path":             {head + "roles:\n  - description: a\n", "f.yaml:4: the role has no path"},
-		"a path upwards":      {head + "roles:\n  - path: ../a\n", `f.yaml:4: "../a" is not a path`},
-		"an absolute path":    {head + "roles:\n  - path: /a\n", `f.yaml:4: "/a" is not a path`},
-		"a bool for a text":   {head + "roles:\n  - path: a\n    description: true\n", "f.yaml:5: a text is expected here"},
-		"a text for a bool":   {head + "upstreams:\n  - path: a\n    anyone: maybe\n", "f.yaml:5: anyone is true or false"},
-		"a large number":      {head + "accessRules:\n  - role: /viewer\n    approvers: 99999999999\n", "f.yaml:5: approvers: 99999999999 is too large"},
-		"a secret":            {head + "upstreams:\n  - path: a\n    credentials: hush\n", "a secret is written as env:NAME or file:PATH"},
-		"a kind not managed":  {head + "manage: [repos]\nroles: []\n", "f.yaml:4: the file has roles, but its manage does not"},
-		"an unknown manage":   {head + "manage: [invites]\n", `f.yaml:3: "invites" is not a kind`},
-		"a time that is none": {head + "bindings:\n  - identity: a@b.c\n    role: /viewer\n    startTime: soon\n", "f.yaml:6: startTime: "},
-		"deep nesting":        {head + "roles: " + strings.Repeat("[", 30) + strings.Repeat("]", 30), "f.yaml:3: values are nested too deeply"},
-		"very deep nesting":   {head + "roles: " + strings.Repeat("[", 200_000), "f.yaml:3: "},
-		"many values":         {head + "roles: [" + strings.Repeat("a,", 4_000_000) + "]", "f.yaml:3: the file has too many values"},
-		"100 MB":              {head + "roles: # " + strings.Repeat("a", 100<<20), "f.yaml:1: the file is larger than 32 MiB"},
+		"nothing":         {"", "f.yaml:1: the file is empty"},
+		"another version": {"apiVersion: v2\ngroup: acme\n", "f.yaml:1: the apiVersion is not"},
+		"no group":        {"apiVersion: holdfast.dev/organization/v1\n", "group is missing"},
+		"not YAML":        {head + "roles: [\n", "this is not YAML"},
+		"a list":          {"- a\n", "f.yaml:1: a file is a mapping"},
+		"two documents":   {head + "---\n" + head, "f.yaml:3: a file contains one document"},
+		"an alias":        {head + "roles: &a []\nrepos: *a\n", "f.yaml:4: aliases are not allowed"},
+		"an anchor":       {head + "roles: &a []\n", "f.yaml:3: anchors are not allowed"},
+		"a merge key":     {head + "roles:\n  - <<: {path: a}\n", "f.yaml:4: merge keys are not allowed"},
+		"a tag":           {head + "roles: !!binary aGk=\n", "f.yaml:3: tags are not allowed"},
+		"a key twice": {head + "roles: []\nroles: []\n",
+			`f.yaml:4: the key "roles" is here twice; the first is in line 3`},
+		"a field twice":    {head + "roles:\n  - path: a\n    path: b\n", `f.yaml:5: the key "path" is here twice`},
+		"a resource twice": {head + "roles:\n  - path: a\n  - path: a\n", "f.yaml:5: the role a is already in f.yaml:4"},
+		"an unknown kind": {head + "role: []\n",
+			`f.yaml:3: "role" is not a kind that files can contain; did you mean roles?`},
+		"an unknown field": {head + "roles:\n  - path: a\n    capabilites: []\n",
+			"f.yaml:5: \"capabilites\" is not a field of a role; did you mean capabilities?"},
+		"an unknown word":   {head + "roles:\n  - path: a\n    capabilities: [groups.lst]\n", "f.yaml:5: capabilities: "},
+		"no value":          {head + "roles:\n", "f.yaml:3: roles is a list: write [] for none"},
+		"no path":           {head + "roles:\n  - description: a\n", "f.yaml:4: the role has no path"},
+		"a path upwards":    {head + "roles:\n  - path: ../a\n", `f.yaml:4: "../a" is not a path`},
+		"an absolute path":  {head + "roles:\n  - path: /a\n", `f.yaml:4: "/a" is not a path`},
+		"a bool for a text": {head + "roles:\n  - path: a\n    description: true\n", "f.yaml:5: a text is expected here"},
+		"a text for a bool": {head + "upstreams:\n  - path: a\n    anyone: maybe\n", "f.yaml:5: anyone is true or false"},
+		"a large number": {head + "accessRules:\n  - role: /viewer\n    approvers: 99999999999\n",
+			"f.yaml:5: approvers: 99999999999 is too large"},
+		"a secret": {head + "upstreams:\n  - path: a\n    credentials: hush\n",
+			"a secret is written as env:NAME or file:PATH"},
+		"a kind not managed": {head + "manage: [repos]\nroles: []\n",
+			"f.yaml:4: the file has roles, but its manage does not"},
+		"an unknown manage": {head + "manage: [invites]\n", `f.yaml:3: "invites" is not a kind`},
+		"a time that is none": {head + "bindings:\n  - identity: a@b.c\n    role: /viewer\n    startTime: soon\n",
+			"f.yaml:6: startTime: "},
+		"deep nesting": {head + "roles: " + strings.Repeat("[", 30) + strings.Repeat("]", 30),
+			"f.yaml:3: values are nested too deeply"},
+		"very deep nesting": {head + "roles: " + strings.Repeat("[", 200_000), "f.yaml:3: "},
+		"many values": {head + "roles: [" + strings.Repeat("a,", 4_000_000) + "]",
+			"f.yaml:3: the file has too many values"},
+		"100 MB": {head + "roles: # " + strings.Repeat("a", 100<<20),
+			"f.yaml:1: the file is larger than 32 MiB"},
 		"an alias bomb": {head + "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: [*b,*b,*b,*b]\n",
 			"f.yaml:3: anchors are not allowed"},
 	}
@@ -120,7 +130,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestFormat: comments stay with what they are about.
+// TestFormat tests that a comment stays with its resource or field.
 func TestFormat(t *testing.T) {
 	const before = "# who may deploy\n" + head + `roles:
     # the second
@@ -175,7 +185,8 @@ func TestSplit(t *testing.T) {
 		t.Errorf("%v\n%s", err, cmp.Diff(whole, out.String()))
 	}
 	other := format.File{Name: "g.yaml", Text: []byte(strings.Replace(head, "acme", "other", 1))}
-	if _, err := format.Parse(append(files, other)...); err == nil || !strings.Contains(err.Error(), "g.yaml:2: the file is about other") {
+	_, err := format.Parse(append(files, other)...)
+	if err == nil || !strings.Contains(err.Error(), "g.yaml:2: the file is about other") {
 		t.Errorf("files about two groups: %v", err)
 	}
 }

@@ -36,7 +36,8 @@ func stored(t *testing.T, text string) *model.Model {
 		}
 	}
 	if m.Find(model.Folders, model.Root) == nil {
-		m.Resources[model.Folders][model.Root] = &model.Resource{Kind: model.KindOf(model.Folders), Name: model.Root, UID: "u"}
+		root := &model.Resource{Kind: model.KindOf(model.Folders), Name: model.Root, UID: "u"}
+		m.Resources[model.Folders][model.Root] = root
 	}
 	return m
 }
@@ -117,7 +118,8 @@ func random(r *rand.Rand) string {
 		return paths
 	}
 	roles := section("roles", "capabilities: ", "[groups.list]", "[repo.list]", "[groups.list, repo.list]")
-	workloads := section("workloads", "claimMatch: {issuer: https://a.example, subject: ", "a}", "b}", "c, claims: {x: y}}")
+	const match = "claimMatch: {issuer: https://a.example, subject: "
+	workloads := section("workloads", match, "a}", "b}", "c, claims: {x: y}}")
 	section("signers", "issuer: ", "a", "b")
 	repos := section("repos", "description: ", "a", "b")
 	b.WriteString("bindings:\n")
@@ -126,14 +128,16 @@ func random(r *rand.Rand) string {
 		if in == "" {
 			in = "."
 		}
-		fmt.Fprintf(&b, "  - in: %s\n    identity: %s\n    role: %s\n", in, workloads[r.IntN(len(workloads))], roles[r.IntN(len(roles))])
+		fmt.Fprintf(&b, "  - in: %s\n    identity: %s\n    role: %s\n",
+			in, workloads[r.IntN(len(workloads))], roles[r.IntN(len(roles))])
 		if r.IntN(3) == 0 {
 			fmt.Fprintf(&b, "    expireTime: 203%d-01-01\n", r.IntN(9))
 		}
 	}
 	b.WriteString("exceptions:\n")
 	for range 1 + r.IntN(3) {
-		fmt.Fprintf(&b, "  - target: repo:%s\n    advisoryId: CVE-%d\n    reason: r%d\n", repos[r.IntN(len(repos))], r.IntN(2), r.IntN(2))
+		fmt.Fprintf(&b, "  - target: repo:%s\n    advisoryId: CVE-%d\n    reason: r%d\n",
+			repos[r.IntN(len(repos))], r.IntN(2), r.IntN(2))
 	}
 	return b.String()
 }
@@ -200,17 +204,23 @@ bindings:
 	}
 }
 
-// TestRefused: a file that contradicts itself or the organization is refused, with the line.
+// TestRefused tests that a file that contradicts itself or the organization is refused, with the line.
 func TestRefused(t *testing.T) {
-	const before = head + "folders:\n  - path: a\n  - path: a/x\n  - path: c\nroles:\n  - path: r\n    capabilities: [repo.list]\n"
+	const before = head + "folders:\n  - path: a\n  - path: a/x\n  - path: c\n" +
+		"roles:\n  - path: r\n    capabilities: [repo.list]\n"
 	tests := map[string]struct{ text, want string }{
-		"a move":                     {"folders:\n  - path: c/x\n    was: a/x\n", "f.yaml:4: a folder cannot move from a/x to another folder"},
-		"both names":                 {"folders:\n  - path: c\n    was: a\n", "f.yaml:4: both a and c exist"},
-		"the old name, too":          {"folders:\n  - path: a\n  - path: b\n    was: a\n", "f.yaml:5: the file still has a"},
-		"a folder that is nowhere":   {"roles:\n  - path: z/r\n    capabilities: [repo.list]\n", "f.yaml:4: there is no folder z"},
-		"a role that is nowhere":     {"bindings:\n  - identity: ann@example.com\n    role: none\n", "f.yaml:4: role: there is no role none"},
-		"a role that is deleted":     {"roles: []\nbindings:\n  - identity: ann@example.com\n    role: r\n", "f.yaml:5: role: there is no role r"},
-		"a workload that is nowhere": {"bindings:\n  - identity: x\n    role: r\n", "f.yaml:4: identity: there is no workload x"},
+		"a move": {"folders:\n  - path: c/x\n    was: a/x\n",
+			"f.yaml:4: a folder cannot move from a/x to another folder"},
+		"both names":        {"folders:\n  - path: c\n    was: a\n", "f.yaml:4: both a and c exist"},
+		"the old name, too": {"folders:\n  - path: a\n  - path: b\n    was: a\n", "f.yaml:5: the file still has a"},
+		"a folder that is nowhere": {"roles:\n  - path: z/r\n    capabilities: [repo.list]\n",
+			"f.yaml:4: there is no folder z"},
+		"a role that is nowhere": {"bindings:\n  - identity: ann@example.com\n    role: none\n",
+			"f.yaml:4: role: there is no role none"},
+		"a role that is deleted": {"roles: []\nbindings:\n  - identity: ann@example.com\n    role: r\n",
+			"f.yaml:5: role: there is no role r"},
+		"a workload that is nowhere": {"bindings:\n  - identity: x\n    role: r\n",
+			"f.yaml:4: identity: there is no workload x"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
