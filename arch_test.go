@@ -52,12 +52,17 @@ var mayImport = []struct{ pkg, imports string }{
 		"store/access store/allowance store/bell store/engine store/field store/replica store/schema"},
 	{"store/grouprule", "core/fault core/resource store"},
 	{"store/tablecache", "store"},
+	{"store/lease", "core/fault store"},
 	{"store/recount", "core/resource store"},
 	{"store/outbox", "core/resource store"},
 	{"store/readbatch", "core/fault platform/trace store"},
 	{"store/health", "store store/schema"},
 	{"store/dump", "core/fault store store/health store/schema"},
-	{"access/iamdb", "core/fault core/page core/resource store store/engine store/grouprule"},
+	{"access/sessiondb", "core/fault core/resource store"},
+	{"access/budgetdb", "core/fault core/page core/resource store store/grouprule"},
+	{"access/namedb", "core/fault core/resource store"},
+	{"access/iamdb", "access/namedb access/sessiondb core/fault core/page core/resource store store/engine " +
+		"store/grouprule"},
 	{"access/workload", ""},
 	{"access/grantlog", "access/iamdb core/fault core/page core/resource store store/grouprule"},
 	{"signin/signindb", "core/fault core/page core/resource store store/grouprule"},
@@ -83,29 +88,29 @@ var mayImport = []struct{ pkg, imports string }{
 	{"events/eventdb", "core/fault core/page core/resource store store/grouprule"},
 	{"platform/mail/maildb", "core/resource store store/grouprule"},
 	{"store/plantest", "store"},
-	{"access/admission", "access/grantlog access/iamdb core/fault core/resource events/eventdb " +
-		"platform/mail/maildb platform/secret registry registry/imagedb registry/registrydb " +
+	{"access/admission", "access/budgetdb access/grantlog access/iamdb access/sessiondb core/fault core/resource " +
+		"events/eventdb platform/mail/maildb platform/secret registry registry/imagedb registry/registrydb " +
 		"registry/retentiondb registry/signerdb registry/sourcedb signin/scimdb signin/signindb signin/tokendb " +
 		"store store/grouprule vuln/advisory/advisorydb vuln/findingdb"},
 	{"store/dbtest", "core/fault core/resource store store/dump store/outbox store/recount store/replica testkit"},
-	{"access/iamtest", "access/admission access/grantlog access/iamdb core/fault core/page core/resource " +
-		"signin/signindb signin/tokendb store store/dbtest testkit"},
+	{"access/iamtest", "access/admission access/budgetdb access/grantlog access/iamdb core/fault core/page " +
+		"core/resource signin/signindb signin/tokendb store store/dbtest testkit"},
 	{"events/eventdb/eventtest", "access/admission access/iamdb access/iamtest core/resource events/eventdb store " +
 		"store/dbtest testkit"},
-	{"registry/registrytest", "access/admission access/iamdb access/iamtest core/fault core/page " +
+	{"registry/registrytest", "access/admission access/budgetdb access/iamdb access/iamtest core/fault core/page " +
 		"core/resource registry registry/gcdb registry/imagedb registry/pulldb registry/registrydb " +
 		"registry/retentiondb registry/signerdb registry/sourcedb store store/dbtest testkit"},
 	{"vuln/vulntest", "access/admission access/iamdb access/iamtest core/resource registry registry/imagedb " +
 		"registry/pulldb registry/registrydb registry/registrytest store store/dbtest testkit vuln " +
 		"vuln/advisory/advisorydb vuln/findingdb"},
 	{"events/denials", "core/resource store"},
-	{"store/storetest", "access/admission access/grantlog access/iamdb events/eventdb registry/gcdb " +
+	{"store/storetest", "access/admission access/budgetdb access/grantlog access/iamdb events/eventdb registry/gcdb " +
 		"registry/imagedb registry/pulldb registry/registrydb registry/retentiondb registry/signerdb " +
 		"registry/sourcedb signin/signindb signin/tokendb store store/dbtest store/recount " +
 		"vuln/advisory/advisorydb vuln/findingdb"},
 	{"access/authz", "access/grantlog access/iamdb core/fault core/page core/resource platform/trace store " +
 		"store/access store/replica"},
-	{"access/budget", "access/authz access/iamdb core/fault core/page core/resource store"},
+	{"access/budget", "access/authz access/budgetdb access/iamdb core/fault core/page core/resource store"},
 	{"vuln/advisory/format", "core/fault vuln vuln/advisory/version"},
 	{"vuln/advisory/fetch", "core/fault platform/outbound vuln/advisory/format"},
 	{"vuln/advisory", "access/authz core/fault core/page core/resource platform/metric platform/trace store " +
@@ -120,7 +125,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"vuln/inspect/inspecttest", ""},
 	{"platform/mail", "core/resource platform/mail/maildb platform/metric platform/secret store"},
 	{"platform/mail/mailtest", "testkit"},
-	{"access/iam", "access/admission access/authz access/grantlog access/iamdb core/fault core/page " +
+	{"access/iam", "access/admission access/authz access/grantlog access/iamdb access/namedb core/fault core/page " +
 		"core/resource platform/mail platform/secret signin/signindb store"},
 	{"access/simulation", "access/authz access/grantlog access/iam access/iamdb core/fault core/resource " +
 		"platform/fairlimit registry store"},
@@ -148,10 +153,11 @@ var mayImport = []struct{ pkg, imports string }{
 		"registry/pulllog registry/registrydb registry/upload signin/issuers signin/token store store/access"},
 	{"registry/imagecopy", "core/fault core/resource registry registry/oci registry/registrydb"},
 	{"registry/reposync", "access/authz core/fault core/resource platform/fairlimit platform/metric registry " +
-		"registry/imagecopy registry/mirror registry/oci registry/registrydb registry/sourcedb store/outbox"},
+		"registry/imagecopy registry/mirror registry/oci registry/registrydb registry/sourcedb store/lease " +
+		"store/outbox"},
 	{"registry/replication", "access/authz core/fault core/resource platform/fairlimit platform/metric " +
 		"platform/secret registry registry/imagecopy registry/images registry/mirror registry/pulllog registry/registrydb " +
-		"registry/reposync registry/sourcedb registry/upload registry/upstream signin/token store/outbox"},
+		"registry/reposync registry/sourcedb registry/upload registry/upstream signin/token store/lease store/outbox"},
 	{"registry/upkeep", "core/fault core/resource platform/blob platform/fairlimit platform/metric registry " +
 		"registry/gcdb registry/registrydb registry/retentiondb registry/upload"},
 	{"registry/metadata", "access/authz access/iamdb core/fault core/page core/resource platform/outbound " +
@@ -168,7 +174,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"vuln/exception", "core/resource registry vuln vuln/advisory/version vuln/finding vuln/findingdb"},
 	{"vuln/indexer", "core/fault platform/metric registry registry/imagedb registry/images store " +
 		"vuln/advisory/version vuln/findingdb vuln/inspect"},
-	{"vuln/match", "access/iamdb core/fault core/resource registry registry/imagedb store vuln " +
+	{"vuln/match", "access/iamdb core/fault core/resource registry registry/imagedb store store/lease vuln " +
 		"vuln/advisory/advisorydb vuln/advisory/version vuln/finding vuln/findingdb"},
 	{"vuln/policy", "access/authz core/fault core/page core/resource platform/fairlimit platform/metric registry " +
 		"registry/imagedb registry/metadata registry/oci registry/pulldb registry/registrydb store store/tablecache vuln " +
@@ -207,7 +213,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"signin/scim", "access/authz access/iamdb core/fault core/resource platform/fairlimit signin/input " +
 		"signin/scim/document signin/scim/filter signin/scim/patch signin/scimdb store"},
 	{"events/event", "access/authz core/fault core/page core/resource events/eventdb platform/metric " +
-		"platform/outbound platform/trace signin/token store store/outbox"},
+		"platform/outbound platform/trace signin/token store store/lease store/outbox"},
 	{"ops/search", "access/authz access/iam core/fault core/page core/resource events/event registry " +
 		"registry/metadata store vuln vuln/advisory vuln/query"},
 	{"ops/organization", "access/authz access/iam access/iamdb access/simulation core/fault core/resource events/event " +

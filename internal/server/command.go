@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/access/namedb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
@@ -142,7 +143,7 @@ func releaseName(ctx context.Context, s *Server, args []string, out io.Writer) e
 	if len(args) != 1 {
 		return fault.Field("name", "give one name")
 	}
-	if err := iamdb.New(s.store).ReleaseName(ctx, args[0]); err != nil {
+	if err := namedb.New(s.store).Release(ctx, args[0]); err != nil {
 		return err
 	}
 	s.log.InfoContext(ctx, "released the name of an organization", "name", args[0])

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/access/namedb"
 	"github.com/holdfast-dev/holdfast/internal/server/config"
 
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
@@ -223,7 +224,7 @@ func (u *setup) create(
 		}
 	}
 	iam, name := iamdb.New(u.s.store), resource.Identifier(o.Name)
-	if err := iam.ReleaseName(ctx, name); err != nil && !errors.Is(err, fault.NotFound) {
+	if err := namedb.New(u.s.store).Release(ctx, name); err != nil && !errors.Is(err, fault.NotFound) {
 		return g, owner, "", err
 	}
 	g, a, once, err := u.s.accounts.CreateOrganization(ctx, o.Name, resource.OrgUnspecified, a)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-dev/holdfast/internal/access/budgetdb"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -27,8 +28,8 @@ type tree struct{ folders, providers, repos []resource.UID }
 // query returns a query for a list of a kind.
 func (tr tree) query(e engine.Engine, kind, col string, p page.Request) store.Query {
 	q := store.Query{Engine: e, Table: kind, Column: col, Page: p}
-	for _, k := range slices.Concat(iamdb.Kinds(), registrydb.Kinds(), sourcedb.Kinds(), signerdb.Kinds(),
-		eventdb.Kinds(), findingdb.Kinds()) {
+	for _, k := range slices.Concat(iamdb.Kinds(), budgetdb.Kinds(), registrydb.Kinds(), sourcedb.Kinds(),
+		signerdb.Kinds(), eventdb.Kinds(), findingdb.Kinds()) {
 		if k.Table == kind {
 			q.Columns = k.Columns
 			q.SetJoins(k.Joins)

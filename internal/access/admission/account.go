@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-dev/holdfast/internal/access/sessiondb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
@@ -86,7 +87,7 @@ func (s *Store) FollowLink(
 		if a, err = t.signin.FollowLink(ctx, digest, change); err != nil {
 			return err
 		}
-		_, err = t.iam.EndSessions(ctx, a.Identity, "", resource.EndPasswordReset)
+		_, err = sessiondb.In(t.Tx).EndSessions(ctx, a.Identity, "", resource.EndPasswordReset)
 		return err
 	})
 	return a, err

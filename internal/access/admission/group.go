@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/holdfast-dev/holdfast/internal/access/budgetdb"
 	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -24,7 +25,7 @@ import (
 // order of these rules, and the error for a group that is not empty lists the kinds in this order.
 func GroupRules() []grouprule.Rule {
 	return slices.Concat(
-		iamdb.GroupRules(), registrydb.GroupRules(), advisorydb.GroupRules(), signindb.GroupRules(),
+		iamdb.GroupRules(), budgetdb.GroupRules(), registrydb.GroupRules(), advisorydb.GroupRules(), signindb.GroupRules(),
 		eventdb.GroupRules(), sourcedb.GroupRules(), retentiondb.GroupRules(), signerdb.GroupRules(),
 		imagedb.GroupRules(), findingdb.GroupRules(), grantlog.GroupRules(), maildb.GroupRules(), grouprule.Kernel(),
 	)

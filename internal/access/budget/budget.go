@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/access/budgetdb"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
@@ -29,10 +30,11 @@ type Config struct {
 
 // A Service manages budgets and enforces their rates. It is safe for concurrent use.
 type Service struct {
-	store *iamdb.Store
-	authz *authz.Checker
-	pages *page.Tokens
-	cfg   Config
+	store  *budgetdb.Store
+	groups *iamdb.Store
+	authz  *authz.Checker
+	pages  *page.Tokens
+	cfg    Config
 
 	buckets sync.Map // request rates: from the resource.UID of a group with a budget to *bucket
 	pulls   pullCounts
@@ -48,12 +50,12 @@ func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Service{store: iamdb.New(db), authz: a, pages: t, cfg: cfg,
+	s := &Service{store: budgetdb.New(db), groups: iamdb.New(db), authz: a, pages: t, cfg: cfg,
 		refused: map[resource.Metric]*atomic.Int64{}, nearlyUsed: map[resource.Metric]*atomic.Int64{}}
 	for _, m := range resource.Metrics {
 		s.refused[m], s.nearlyUsed[m] = &atomic.Int64{}, &atomic.Int64{}
 	}
-	s.pulls.days = map[iamdb.PullDay]*pullCount{}
+	s.pulls.days = map[budgetdb.PullDay]*pullCount{}
 	db.BudgetHooks = store.BudgetHooks{
 		Visible: func(ctx context.Context, group resource.UID) bool { return a.Sees(ctx, resource.GroupsList, group) },
 		Refused: func(m resource.Metric) { s.refused[m].Add(1) },
@@ -82,7 +84,7 @@ type Usage struct {
 
 // Get returns the budget and the usage of a group. The caller needs groups.list on the group.
 func (s *Service) Get(ctx context.Context, group resource.UID) (Report, error) {
-	if _, err := authz.Get(ctx, s.authz, resource.GroupsList, group, s.store.Group); err != nil {
+	if _, err := authz.Get(ctx, s.authz, resource.GroupsList, group, s.groups.Group); err != nil {
 		return Report{}, err
 	}
 	return s.read(ctx, group)
@@ -122,7 +124,7 @@ func (s *Service) complete(ctx context.Context, r Report) (_ Report, err error) 
 
 // List returns a page of the budgets of the groups on which the caller holds groups.list.
 func (s *Service) List(ctx context.Context, f resource.Filter, p page.Params) (page.Page[Report], error) {
-	got, err := authz.List(ctx, s.authz, s.pages, iamdb.BudgetList, resource.GroupsList, f, p, s.store.ListBudgets)
+	got, err := authz.List(ctx, s.authz, s.pages, budgetdb.List, resource.GroupsList, f, p, s.store.ListBudgets)
 	if err != nil {
 		return page.Page[Report]{}, err
 	}
@@ -194,7 +196,7 @@ func (s *Service) Set(ctx context.Context, group resource.UID, change func(*reso
 
 // Show returns the budget and the usage of any group. It authorizes nobody: it is for the operator.
 func (s *Service) Show(ctx context.Context, group resource.UID) (Report, error) {
-	if _, err := s.store.Group(ctx, group); err != nil {
+	if _, err := s.groups.Group(ctx, group); err != nil {
 		return Report{}, err
 	}
 	return s.read(ctx, group)

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/access/budgetdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
@@ -20,7 +20,7 @@ const pulledByMembers, pulledByOthers = "pulls", "pulls.public"
 // serve within a second.
 type pullCounts struct {
 	mu   sync.Mutex
-	days map[iamdb.PullDay]*pullCount
+	days map[budgetdb.PullDay]*pullCount
 }
 
 // A pullCount counts pulls from the repos of a group that has a budget.
@@ -29,8 +29,8 @@ type pullCount struct {
 	added  int64 // pulls through this replica since then
 }
 
-func (s *Service) dayOf(group resource.UID, public bool) iamdb.PullDay {
-	d := iamdb.PullDay{Day: s.cfg.Now().Unix() / int64(day.Seconds()), Group: group, Kind: pulledByMembers}
+func (s *Service) dayOf(group resource.UID, public bool) budgetdb.PullDay {
+	d := budgetdb.PullDay{Day: s.cfg.Now().Unix() / int64(day.Seconds()), Group: group, Kind: pulledByMembers}
 	if public {
 		d.Kind = pulledByOthers
 	}
@@ -79,7 +79,7 @@ func (s *Service) countPull(budgets []resource.Budget, counts []*pullCount) (exh
 }
 
 // pullCount returns the counter of a day. The first call for a day reads it from the database.
-func (s *Service) pullCount(ctx context.Context, d iamdb.PullDay) (*pullCount, error) {
+func (s *Service) pullCount(ctx context.Context, d budgetdb.PullDay) (*pullCount, error) {
 	s.pulls.mu.Lock()
 	c := s.pulls.days[d]
 	s.pulls.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *Service) pullsToday(ctx context.Context, group resource.UID, public boo
 
 // Flush writes the counted pulls to the database. The server also calls it after the last request.
 func (s *Service) Flush(ctx context.Context) error {
-	added := map[iamdb.PullDay]int64{}
+	added := map[budgetdb.PullDay]int64{}
 	s.pulls.mu.Lock()
 	today := s.dayOf("", false).Day
 	for d, c := range s.pulls.days {

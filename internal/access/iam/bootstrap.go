@@ -37,7 +37,7 @@ func (s *Service) Bootstrap(
 		return g, owner, err
 	}
 	// The operator decides who gets a name.
-	if err := s.store.ReleaseName(ctx, g.Name); err != nil && !errors.Is(err, fault.NotFound) {
+	if err := s.names.Release(ctx, g.Name); err != nil && !errors.Is(err, fault.NotFound) {
 		return g, owner, err
 	}
 	created, err := s.store.InsertGroup(ctx, g, ownerBinding(g, owner.UID))

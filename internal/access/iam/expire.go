@@ -53,7 +53,7 @@ func (s *Service) Run(ctx context.Context, log *slog.Logger) error {
 // Config.KeepHistory.
 func (s *Service) prune(ctx context.Context) error {
 	earliest, _ := s.store.Clock()
-	if err := s.store.PruneNames(ctx, earliest); err != nil || s.cfg.KeepHistory <= 0 {
+	if err := s.names.Prune(ctx, earliest); err != nil || s.cfg.KeepHistory <= 0 {
 		return err
 	}
 	before := earliest.Add(-s.cfg.KeepHistory)

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/access/namedb"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/platform/mail"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
@@ -42,6 +43,7 @@ type Service struct {
 	past     *grantlog.Store
 	accounts *signindb.Store
 	people   *admission.Store
+	names    *namedb.Store
 	authz    *authz.Checker
 	pages    *page.Tokens
 	cfg      Config
@@ -57,6 +59,7 @@ func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 	}
 	return &Service{
 		store: iamdb.New(db), past: grantlog.New(db), accounts: signindb.New(db), people: admission.New(db),
+		names: namedb.New(db),
 		authz: a, pages: t, cfg: cfg,
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/access/iamtest"
+	"github.com/holdfast-dev/holdfast/internal/access/namedb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
@@ -81,8 +82,8 @@ func TestReservedNames(t *testing.T) {
 		testkit.Must(t, renameGroup(ctx, s, folder.UID, "folder2"))
 		iamtest.AddGroup(t, s.IAMStore, acme.UID, "folder") // inside an organization, names are not reserved
 
-		testkit.Must(t, s.ReleaseName(ctx, "acme2"))
-		testkit.WantFault(t, s.ReleaseName(ctx, "acme2"), fault.NotFound, fault.Resource{})
+		testkit.Must(t, namedb.New(s.DB).Release(ctx, "acme2"))
+		testkit.WantFault(t, namedb.New(s.DB).Release(ctx, "acme2"), fault.NotFound, fault.Resource{})
 		iamtest.AddGroup(t, s.IAMStore, "", "acme2")
 
 		for i := range 20 {
@@ -99,7 +100,7 @@ func TestReservedNames(t *testing.T) {
 		testkit.Must(t, renameGroup(ctx, s, never.UID, "never2"))
 		iamtest.AddGroup(t, s.IAMStore, "", "never")
 		s.KeepNames = time.Hour
-		testkit.Must(t, s.PruneNames(ctx, s.Time().Add(10000*time.Hour)))
+		testkit.Must(t, namedb.New(s.DB).Prune(ctx, s.Time().Add(10000*time.Hour)))
 		iamtest.AddGroup(t, s.IAMStore, "", "nameb")
 	})
 }

@@ -466,21 +466,12 @@ var promises = map[string]func(t *testing.T, s *iamtest.Store){
 	"an event has before and after":         beforeAndAfter,
 	"the first signing key wins":            signingKeys,
 
-	"a session keeps what it was given":              sessionKeeps,
-	"a refresh token is replaced by the next":        refreshRotates,
-	"a refresh token used twice ends its session":    refreshReplayed,
-	"a session ends when idle, and in any case":      sessionEnds,
-	"a session that is ended is over":                sessionEnded,
-	"whoever ends a session leaves an event":         sessionEndsTold,
-	"those concerned are told of a session's end":    sessionEndsHeard,
-	"sessions that are over are forgotten":           sessionsForgotten,
-	"an identity goes with its sessions and denials": identityWithSessions,
-	"the last denials are kept for a while":          denialsKept,
-	"the last exchanges are kept for a while":        exchangesKept,
-	"to be seen is no change":                        seenQuietly,
-	"an issuer is looked at by one":                  issuerStates,
-	"an issuer has the identities that trust it":     identitiesOfIssuer,
-	"signing keys follow one another":                signingKeysRotate,
+	"the last denials are kept for a while":      denialsKept,
+	"the last exchanges are kept for a while":    exchangesKept,
+	"to be seen is no change":                    seenQuietly,
+	"an issuer is looked at by one":              issuerStates,
+	"an issuer has the identities that trust it": identitiesOfIssuer,
+	"signing keys follow one another":            signingKeysRotate,
 }
 
 func TestPromises(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
@@ -18,8 +17,8 @@ func (s *Store) GrantsOfAll(ctx context.Context, identities []resource.UID) (map
 	}
 	q := store.Query{Engine: s.Engine}
 	text := `SELECT b.uid, b.identity, r.uid, b.start_ms, b.expire_ms
-		FROM ` + s.Engine.Unnest(&q, distinct(identities)) + ` AS s CROSS JOIN role_bindings AS b CROSS JOIN roles AS r
-		WHERE b.identity = s.v AND b.end_ms = 0 AND r.seg = b.role`
+		FROM ` + s.Engine.Unnest(&q, resource.Distinct(identities)) + ` AS s CROSS JOIN role_bindings AS b
+		CROSS JOIN roles AS r WHERE b.identity = s.v AND b.end_ms = 0 AND r.seg = b.role`
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var uid resource.UID
 		var g Grant
@@ -29,16 +28,6 @@ func (s *Store) GrantsOfAll(ctx context.Context, identities []resource.UID) (map
 		return false, err
 	})
 	return grants, err
-}
-
-// distinct returns UIDs as strings, sorted and without duplicates.
-func distinct(uids []resource.UID) []string {
-	texts := make([]string, len(uids))
-	for i, uid := range uids {
-		texts[i] = string(uid)
-	}
-	slices.Sort(texts)
-	return slices.Compact(texts)
 }
 
 // BoundTo returns up to n identities that have a binding of one of these roles. An identity that is bound to two of the
@@ -65,7 +54,7 @@ func (s *Store) CapabilitiesOf(
 		return capabilities, nil
 	}
 	q := store.Query{Engine: s.Engine}
-	text := `SELECT r.uid, r.capabilities FROM ` + s.Engine.Unnest(&q, distinct(roles)) + ` AS s
+	text := `SELECT r.uid, r.capabilities FROM ` + s.Engine.Unnest(&q, resource.Distinct(roles)) + ` AS s
 		CROSS JOIN roles AS r WHERE r.uid = s.v`
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var uid resource.UID
@@ -90,37 +79,12 @@ func (s *Store) IdentitiesByUID(ctx context.Context, uids []resource.UID) (map[r
 		return byUID, nil
 	}
 	q := store.Query{Engine: s.Engine}
-	where := ` WHERE t.uid IN (SELECT v FROM ` + s.Engine.Unnest(&q, distinct(uids)) + ` AS s)`
+	where := ` WHERE t.uid IN (SELECT v FROM ` + s.Engine.Unnest(&q, resource.Distinct(uids)) + ` AS s)`
 	found, err := identities.All(ctx, s.Rows, where, q.Args...)
 	for _, i := range found {
 		byUID[i.UID] = i
 	}
 	return byUID, err
-}
-
-// SessionsOf returns the unexpired sessions of identities and the unexpired sessions with these ids, keyed by id.
-func (s *Store) SessionsOf(
-	ctx context.Context, identities []resource.UID, ids []string,
-) (map[string]resource.Session, error) {
-	sessions := map[string]resource.Session{}
-	currentTime := s.Time()
-	for column, keys := range map[string][]string{"identity": distinct(identities), "id": ids} {
-		if len(keys) == 0 {
-			continue
-		}
-		q := store.Query{Engine: s.Engine}
-		found, err := store.ReadAll(ctx, s.Rows, scanSession,
-			selectSession+` WHERE t.`+column+` IN (SELECT v FROM `+s.Engine.Unnest(&q, keys)+` AS s)`, q.Args...)
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range found {
-			if currentTime.Before(n.ExpireTime) {
-				sessions[n.ID] = n
-			}
-		}
-	}
-	return sessions, nil
 }
 
 // Unmapped returns up to n bindings that a mapping of a provider created and that no mapping of the provider grants

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/access/namedb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -69,7 +70,7 @@ func (t Tx) InsertGroup(ctx context.Context, g *resource.Group) error {
 	if err := store.Insert(ctx, t.Tx, &groups, *g); err != nil || !g.UID.IsRoot() {
 		return err
 	}
-	return t.claimName(ctx, *g)
+	return namedb.In(t.Tx).Claim(ctx, *g)
 }
 
 // EnsureGroups returns the group at a path of names below parent. It creates either all or none of the groups of the
@@ -154,7 +155,7 @@ func (s *Store) UpdateGroup(ctx context.Context, before, after resource.Group) (
 			return err
 		}
 		if after.UID.IsRoot() && after.Name != before.Name {
-			return t.renameOrganization(ctx, before, after)
+			return namedb.In(t.Tx).Rename(ctx, before, after)
 		}
 		return nil
 	})
@@ -189,7 +190,7 @@ func (t Tx) DeleteGroup(ctx context.Context, uid, caller resource.UID, rules []g
 	}
 	t.PathsChanged()
 	if uid.IsRoot() {
-		if err := t.inheritNames(ctx, g, caller); err != nil {
+		if err := namedb.In(t.Tx).Inherit(ctx, g, caller); err != nil {
 			return err
 		}
 	}
@@ -209,9 +210,6 @@ func GroupRules() []grouprule.Rule {
 		grouprule.Blocks("identity_providers", "parent", "identity providers"),
 		grouprule.Blocks("account_associations", "seg", "account associations"),
 		grouprule.Blocks("group_invites", "parent", "group invites"),
-		grouprule.Deletes("budgets", func(ctx context.Context, t *store.Tx, group resource.UID) error {
-			return In(t).deleteBudget(ctx, group)
-		}),
 		grouprule.DeletesKind("access_rules"),
 		grouprule.Deletes("role_requests", func(ctx context.Context, t *store.Tx, group resource.UID) error {
 			return In(t).closeRequests(ctx, group)
@@ -219,7 +217,6 @@ func GroupRules() []grouprule.Rule {
 		grouprule.Blocks("payers", "payer", "organizations that it pays for"), // DeleteGroup removes its own row first
 		grouprule.Cascades("joins"),
 		grouprule.Cascades("members"),
-		grouprule.Keeps("budget_days", "the counts of a day are deleted some days later"),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/holdfast-dev/holdfast/internal/access/sessiondb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -207,13 +208,13 @@ func (t Tx) dropIdentity(ctx context.Context, i resource.Identity) error {
 			return err
 		}
 	}
-	if err := t.deleteSessions(ctx, uid); err != nil {
+	if err := sessiondb.In(t.Tx).DeleteSessions(ctx, uid); err != nil {
 		return err
 	}
 	if err := store.Remove(ctx, t.Tx, &identities, i); err != nil {
 		return err
 	}
-	return t.revoke(ctx, uid)
+	return sessiondb.In(t.Tx).Revoke(ctx, uid)
 }
 
 // Identities returns one page of identities.

@@ -268,7 +268,7 @@ func (s *Store) InvitesUsed(ctx context.Context, invites []resource.UID) (map[re
 	for group, uids := range byGroup {
 		q := store.Query{Engine: s.Engine}
 		text := `SELECT invite, max(at_ms) FROM joins WHERE grp = ` + q.Arg(store.Segment(group)) + `
-			AND invite IN (SELECT v FROM ` + s.Engine.Unnest(&q, distinct(uids)) + ` AS s) GROUP BY invite`
+			AND invite IN (SELECT v FROM ` + s.Engine.Unnest(&q, resource.Distinct(uids)) + ` AS s) GROUP BY invite`
 		times, err := store.ReadMap[resource.UID, int64](ctx, s.Rows, text, q.Args...)
 		if err != nil {
 			return nil, err

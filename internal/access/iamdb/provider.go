@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-dev/holdfast/internal/access/sessiondb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -93,7 +94,7 @@ func (s *Store) UpdateProvider(
 			}
 		}
 		if p.Disabled && !before.Disabled {
-			if err := t.revoke(ctx, resource.DisabledSubject(uid)); err != nil {
+			if err := sessiondb.In(t.Tx).Revoke(ctx, resource.DisabledSubject(uid)); err != nil {
 				return err
 			}
 		}
@@ -115,10 +116,11 @@ func (t Tx) beginEpoch(
 	if p.Trusted {
 		p.Realm = p.IssuerRealm()
 	}
-	if err := t.revoke(ctx, resource.VoucherSubject(before.Voucher())); err != nil {
+	if err := sessiondb.In(t.Tx).Revoke(ctx, resource.VoucherSubject(before.Voucher())); err != nil {
 		return err
 	}
-	if _, err := t.endSessionsWhere(ctx, resource.EndProviderChanged, `t.provider = $1`, string(before.UID)); err != nil {
+	_, err := sessiondb.In(t.Tx).EndSessionsWhere(ctx, resource.EndProviderChanged, `t.provider = $1`, string(before.UID))
+	if err != nil {
 		return err
 	}
 	if keep == nil {

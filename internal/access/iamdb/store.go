@@ -1,5 +1,5 @@
-// Package iamdb stores the resources of access control: groups, identities, sessions, roles, role bindings, identity
-// providers, mappings, invites, access requests and budgets.
+// Package iamdb stores the resources of access control: groups, identities, roles, role bindings, identity
+// providers, mappings, invites and access requests. Package sessiondb has the methods about sessions.
 //
 // Every exported method of Store is one transaction. A write appends its event to the outbox in the same transaction.
 // Methods of Tx run inside a transaction of the caller.
@@ -8,16 +8,22 @@ package iamdb
 import (
 	"context"
 
+	"github.com/holdfast-dev/holdfast/internal/access/sessiondb"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
 // A Store reads and writes the access control tables of a database. It is safe for concurrent use.
-type Store struct{ *store.DB }
+type Store struct {
+	*store.DB
+	*sessions
+}
+
+type sessions = sessiondb.Store
 
 // New returns the Store of a database.
 func New(db *store.DB) *Store {
-	return &Store{DB: db}
+	return &Store{DB: db, sessions: sessiondb.New(db, admitSession)}
 }
 
 // A Tx is an open transaction with methods that change access control.
@@ -34,7 +40,7 @@ func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 func Kinds() []store.Listing {
 	return []store.Listing{
 		groups.Listing(), identities.Listing(), roles.Listing(), bindings.Listing(), providers.Listing(),
-		associations.Listing(), invites.Listing(), mappings.Listing(), budgets.Listing(),
+		associations.Listing(), invites.Listing(), mappings.Listing(),
 		accessRules.Listing(), accessRequests.Listing(),
 	}
 }
@@ -49,7 +55,6 @@ var (
 	RoleList        = roles.List(byUID)
 	BindingList     = bareBindings.List(byUID)
 	ProviderList    = providers.List(byUID)
-	BudgetList      = budgets.List(page.Order{Field: "uid"})
 	AssociationList = associations.List(page.Order{Field: "group"})
 	InviteList      = invites.List(newest)
 	MappingList     = mappings.List(byUID)

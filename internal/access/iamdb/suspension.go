@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 
+	"github.com/holdfast-dev/holdfast/internal/access/sessiondb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
@@ -26,10 +27,10 @@ func (t Tx) Suspend(ctx context.Context, identity, provider resource.UID) (owner
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	if _, err := t.EndSessions(ctx, identity, "", resource.EndDirectory); err != nil {
+	if _, err := sessiondb.In(t.Tx).EndSessions(ctx, identity, "", resource.EndDirectory); err != nil {
 		return nil, err
 	}
-	if err := t.revoke(ctx, identity); err != nil {
+	if err := sessiondb.In(t.Tx).Revoke(ctx, identity); err != nil {
 		return nil, err
 	}
 	if err := t.closeRequestsWhere(ctx, `t.identity = $1`, string(identity)); err != nil {
@@ -112,10 +113,39 @@ func (t Tx) Unsuspend(ctx context.Context, identity, provider resource.UID) erro
 	if err != nil || n == 0 {
 		return err
 	}
-	if err := t.revoke(ctx, identity); err != nil {
+	if err := sessiondb.In(t.Tx).Revoke(ctx, identity); err != nil {
 		return err
 	}
 	return t.Emit(ctx, resource.IdentityReactivated, identity, provider.Parent(), before, before)
+}
+
+// admitSession returns fault.NotFound if the identity of a session does not exist, fault.PermissionDenied if it is
+// suspended, and fault.Aborted if the provider that vouched for the session has begun a new epoch since.
+func admitSession(ctx context.Context, t *store.Tx, n resource.Session) error {
+	if err := t.Require(ctx, "identities", "identity", n.Identity); err != nil {
+		return err
+	}
+	if err := In(t).requireActive(ctx, n.Identity); err != nil {
+		return err
+	}
+	return In(t).StillVouched(ctx, n.Voucher)
+}
+
+// StillVouched locks the provider of a voucher against changes until the commit. It
+// returns fault.Aborted if the provider has begun a new epoch, because the voucher no
+// longer proves who the person is, and if the provider was disabled after the person
+// was sent to it.
+func (t Tx) StillVouched(ctx context.Context, v resource.Voucher) error {
+	if v == "" {
+		return nil
+	}
+	var one int
+	err := t.Row(ctx, `SELECT 1 FROM identity_providers AS t WHERE t.uid = $1 AND t.epoch = $2
+		AND t.disabled = $3`+t.DB.Engine.ForHold, []any{string(v.Provider()), v.Epoch(), false}, &one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fault.New(fault.Aborted, "Aborted: the identity provider has changed or was disabled; sign in again")
+	}
+	return err
 }
 
 // requireActive returns fault.PermissionDenied if a person is suspended. The identity must be locked.
@@ -138,8 +168,8 @@ func (s *Store) Suspended(ctx context.Context, identities []resource.UID) ([]res
 		return nil, nil
 	}
 	q := store.Query{Engine: s.Engine}
-	text := `SELECT t.identity FROM ` + s.Engine.Unnest(&q, distinct(identities)) + ` AS s CROSS JOIN suspensions AS t
-		WHERE t.identity = s.v`
+	text := `SELECT t.identity FROM ` + s.Engine.Unnest(&q, resource.Distinct(identities)) + ` AS s
+		CROSS JOIN suspensions AS t WHERE t.identity = s.v`
 	return store.ReadColumn[resource.UID](ctx, s.Rows, text, q.Args...)
 }
 

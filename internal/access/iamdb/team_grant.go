@@ -117,7 +117,7 @@ func (s *Store) teamSources(ctx context.Context, h HolderQuery) ([]teamSource, e
 		CROSS JOIN groups AS g CROSS JOIN roles AS r
 		WHERE m.role IN (SELECT v FROM %s AS s) AND m.scope IN (SELECT v FROM %s AS s) AND p.seg = m.parent
 		AND p.directory_roles AND %s AND g.uid = m.scope AND r.seg = m.role ORDER BY m.seg, t.seg`,
-		s.Engine.Unnest(&q, roles), s.Engine.Unnest(&q, distinct(h.Groups)), mapped)
+		s.Engine.Unnest(&q, roles), s.Engine.Unnest(&q, resource.Distinct(h.Groups)), mapped)
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (t teamSource, _ error) {
 		var members int
 		t, err := scanTeamRole(row, &members)
@@ -244,8 +244,8 @@ func (s *Store) teamHeld(
 		CROSS JOIN teams AS t CROSS JOIN identity_providers AS p
 		CROSS JOIN external_group_role_mappings AS m CROSS JOIN groups AS g CROSS JOIN roles AS r
 		WHERE tm.identity = ` + q.Arg(string(identity)) + ` AND tm.identity <> '' AND t.seg = tm.team AND p.seg = t.provider
-		AND p.directory_roles AND ` + mapped + ` AND m.scope IN (SELECT v FROM ` + s.Engine.Unnest(&q, distinct(groups)) + `
-			AS s) AND g.uid = m.scope AND r.seg = m.role ORDER BY m.seg, t.seg`
+		AND p.directory_roles AND ` + mapped + `
+		AND m.scope IN (SELECT v FROM ` + s.Engine.Unnest(&q, resource.Distinct(groups)) + ` AS s) AND g.uid = m.scope AND r.seg = m.role ORDER BY m.seg, t.seg`
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.BoundRole, error) {
 		t, err := scanTeamRole(row)
 		t.bound.Identity, t.bound.IdentityInfo.UID = identity, identity

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/internal/access/admission"
+	"github.com/holdfast-dev/holdfast/internal/access/budgetdb"
 	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
@@ -20,6 +21,7 @@ type Store struct {
 	*GrantLog
 	*SigninStore
 	*TokenStore
+	*BudgetStore
 	*People
 }
 
@@ -31,13 +33,15 @@ type (
 	GrantLog    = grantlog.Store
 	SigninStore = signindb.Store
 	TokenStore  = tokendb.Store
+	BudgetStore = budgetdb.Store
 	People      = admission.Store
 )
 
 // Combine combines the stores of a database.
 func Combine(db *store.DB) *Store {
 	return &Store{
-		db, iamdb.New(db), grantlog.New(db), signindb.New(db), tokendb.New(db), admission.New(db),
+		db, iamdb.New(db), grantlog.New(db), signindb.New(db), tokendb.New(db), budgetdb.New(db),
+		admission.New(db),
 	}
 }
 

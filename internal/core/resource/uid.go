@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	mathrand "math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -180,4 +181,14 @@ func (u UID) NewRisingChild(t time.Time) UID {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], rising.take(t.UnixMilli()))
 	return u + "/" + UID(hex.EncodeToString(b[:]))
+}
+
+// Distinct returns UIDs as strings, sorted and without duplicates.
+func Distinct(uids []UID) []string {
+	texts := make([]string, len(uids))
+	for i, uid := range uids {
+		texts[i] = string(uid)
+	}
+	slices.Sort(texts)
+	return slices.Compact(texts)
 }

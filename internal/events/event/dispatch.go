@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/lease"
 	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 )
 
@@ -141,7 +142,7 @@ func (d *Dispatcher) lease(ctx context.Context) (bool, error) {
 	if !d.store.Replicated() {
 		return true, nil
 	}
-	return d.store.AcquireLease(ctx, leaseName, d.id, leaseLife)
+	return lease.Acquire(ctx, d.store.DB, leaseName, d.id, leaseLife)
 }
 
 // lead delivers events until the lease is lost, the history of the database changes (see store.DB.History), or ctx
@@ -410,7 +411,7 @@ func (d *Dispatcher) release(ctx context.Context) {
 	d.saveCursors(ctx)
 	d.saveLogs(ctx)
 	if d.store.Replicated() {
-		if err := d.store.ReleaseLease(ctx, leaseName, d.id); err != nil {
+		if err := lease.Release(ctx, d.store.DB, leaseName, d.id); err != nil {
 			d.cfg.Log.WarnContext(ctx, "release the lease on events", "err", err)
 		}
 	}

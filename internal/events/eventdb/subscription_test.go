@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/events/eventdb/eventtest"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
+	"github.com/holdfast-dev/holdfast/internal/store/lease"
 	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
@@ -210,16 +211,16 @@ var eventPromises = map[string]func(t *testing.T, s *eventtest.Store){
 			{"a", time.Hour, true}, {"b", time.Hour, false}, {"a", time.Hour, true}, {"a", -time.Second, true}, {"b",
 				time.Hour, true}, {"a", time.Hour, false},
 		} {
-			if has, err := s.AcquireLease(t.Context(), "work", step.holder, step.life); err != nil || has != step.want {
+			if has, err := lease.Acquire(t.Context(), s.DB, "work", step.holder, step.life); err != nil || has != step.want {
 				t.Errorf("step %d: %s has it: %v, %v", i, step.holder, has, err)
 			}
 		}
-		testkit.Must(t, s.ReleaseLease(t.Context(), "work", "a")) // has no effect, because b has the lease
-		if has, err := s.AcquireLease(t.Context(), "work", "a", time.Hour); err != nil || has {
+		testkit.Must(t, lease.Release(t.Context(), s.DB, "work", "a")) // has no effect, because b has the lease
+		if has, err := lease.Acquire(t.Context(), s.DB, "work", "a", time.Hour); err != nil || has {
 			t.Errorf("a took what b has (%v)", err)
 		}
-		testkit.Must(t, s.ReleaseLease(t.Context(), "work", "b"))
-		if has, err := s.AcquireLease(t.Context(), "work", "a", time.Hour); err != nil || !has {
+		testkit.Must(t, lease.Release(t.Context(), s.DB, "work", "b"))
+		if has, err := lease.Acquire(t.Context(), s.DB, "work", "a", time.Hour); err != nil || !has {
 			t.Errorf("a cannot take what nobody has (%v)", err)
 		}
 	},

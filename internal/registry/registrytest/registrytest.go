@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/internal/access/admission"
+	"github.com/holdfast-dev/holdfast/internal/access/budgetdb"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/registry/gcdb"
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
@@ -28,6 +29,7 @@ type Store struct {
 	*SourceStore
 	*SignerStore
 	*GarbageStore
+	*BudgetStore
 	*People
 }
 
@@ -43,6 +45,7 @@ type (
 	SourceStore    = sourcedb.Store
 	SignerStore    = signerdb.Store
 	GarbageStore   = gcdb.Store
+	BudgetStore    = budgetdb.Store
 	People         = admission.Store
 )
 
@@ -52,7 +55,7 @@ func Combine(db *store.DB) *Store {
 	return &Store{
 		db, iamdb.New(db), registry, imagedb.New(db), pulldb.New(db), retentiondb.New(registry),
 		sourcedb.New(registry), signerdb.New(db), gcdb.New(db),
-		admission.New(db),
+		budgetdb.New(db), admission.New(db),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
+	"github.com/holdfast-dev/holdfast/internal/store/lease"
 	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 )
 
@@ -40,7 +41,7 @@ func (r *Replicator) watchEvents(ctx context.Context) {
 		}
 	}
 	if r.Store.Replicated() {
-		_ = r.Store.ReleaseLease(context.WithoutCancel(ctx), watchLease, id) // if this fails, the lease expires
+		_ = lease.Release(context.WithoutCancel(ctx), r.Store.DB, watchLease, id) // if this fails, the lease expires
 	}
 }
 
@@ -58,7 +59,7 @@ func (w *watch) lease(ctx context.Context) (bool, error) {
 	if !w.Store.Replicated() {
 		return true, nil
 	}
-	return w.Store.AcquireLease(ctx, watchLease, w.id, leaseTime)
+	return lease.Acquire(ctx, w.Store.DB, watchLease, w.id, leaseTime)
 }
 
 // watch reads events until the lease is lost, DB.History changes, or ctx ends.

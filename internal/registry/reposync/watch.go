@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/lease"
 	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 )
 
@@ -33,7 +34,7 @@ func (s *Syncer) watchSources(ctx context.Context) {
 		}
 	}
 	if s.store.Replicated() {
-		_ = s.store.ReleaseLease(context.WithoutCancel(ctx), watchLease, id) // if this fails, the lease expires
+		_ = lease.Release(context.WithoutCancel(ctx), s.store.DB, watchLease, id) // if this fails, the lease expires
 	}
 }
 
@@ -51,7 +52,7 @@ func (w *sourceWatch) lease(ctx context.Context) (bool, error) {
 	if !w.store.Replicated() {
 		return true, nil
 	}
-	return w.store.AcquireLease(ctx, watchLease, w.id, leaseTime)
+	return lease.Acquire(ctx, w.store.DB, watchLease, w.id, leaseTime)
 }
 
 // watch reads events until the lease is lost, DB.History changes, or ctx ends.

@@ -74,12 +74,14 @@ CREATE TABLE grant_changes (
   role TEXT NOT NULL
 );
 
+-- owner: store/lease
 -- Work that one replica does for all. Its holder renews the lease before it ends.
 CREATE TABLE leases (
   name TEXT PRIMARY KEY,
   holder TEXT NOT NULL,
   until_ms BIGINT NOT NULL
 );
+-- owner: store
 
 -- owner: store/replica
 
@@ -273,10 +275,12 @@ CREATE UNIQUE INDEX role_bindings_once_at ON role_bindings (parent, identity, ro
 -- The bindings of an organization that will end, in the order of their ends.
 CREATE INDEX role_bindings_ending ON role_bindings (a1, expire_ms) WHERE expire_ms > 0 AND end_ms = 0;
 
+-- owner: access/sessiondb
 CREATE TABLE revocations (
   identity TEXT PRIMARY KEY,
   at_ms BIGINT NOT NULL
 );
+-- owner: access/iamdb
 
 CREATE TABLE access_requests (
   identity TEXT PRIMARY KEY,
@@ -381,6 +385,7 @@ CREATE INDEX external_group_role_mappings_a1_create ON external_group_role_mappi
 CREATE INDEX external_group_role_mappings_a2_create ON external_group_role_mappings (a2, create_ms, seg) WHERE a2 IS NOT NULL;
 CREATE INDEX external_group_role_mappings_a3_create ON external_group_role_mappings (a3, create_ms, seg) WHERE a3 IS NOT NULL;
 
+-- owner: access/sessiondb
 -- A session is one sign-in. Each use of its refresh token replaces the token. Tokens are stored as digests, and used ones
 -- are kept until the session ends, so that a second use is detected.
 CREATE TABLE sessions (
@@ -414,6 +419,7 @@ CREATE TABLE refresh_tokens (
   used BOOLEAN NOT NULL
 );
 CREATE INDEX refresh_tokens_session ON refresh_tokens (session);
+-- owner: access/iamdb
 
 -- The last refused exchanges of each identity.
 CREATE TABLE denials (
@@ -490,6 +496,7 @@ CREATE TABLE members (
 );
 CREATE INDEX members_identity ON members (identity);
 
+-- owner: access/budgetdb
 -- The limits of what a group and everything below it may use.
 CREATE TABLE budgets (
   seg BIGINT PRIMARY KEY,
@@ -519,6 +526,7 @@ CREATE TABLE budget_days (
   PRIMARY KEY (day, grp, kind, shard)
 );
 
+-- owner: access/iamdb
 -- The roles that can be requested in a group.
 CREATE TABLE access_rules (
   seg BIGINT PRIMARY KEY,

@@ -1,4 +1,4 @@
--- owner: access/iamdb
+-- owner: access/namedb
 
 -- Names that an organization had before it was renamed or deleted. Until until_ms, nobody else may use them, because
 -- images are still pulled from their addresses. holder is the UID of the renamed organization, or of the identity

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/internal/access/admission"
+	"github.com/holdfast-dev/holdfast/internal/access/budgetdb"
 	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/events/eventdb"
@@ -80,6 +81,7 @@ type Store struct {
 	*AdvisoryStore
 	*EventStore
 	*FindingStore
+	*BudgetStore
 	*People
 }
 
@@ -101,6 +103,7 @@ type (
 	AdvisoryStore  = advisorydb.Store
 	EventStore     = eventdb.Store
 	FindingStore   = findingdb.Store
+	BudgetStore    = budgetdb.Store
 	People         = admission.Store
 )
 
@@ -110,7 +113,7 @@ func Combine(db *store.DB) *Store {
 	return &Store{
 		db, iamdb.New(db), grantlog.New(db), signindb.New(db), tokendb.New(db), registry, imagedb.New(db), pulldb.New(db),
 		retentiondb.New(registry), sourcedb.New(registry), signerdb.New(db), gcdb.New(db), advisorydb.New(db),
-		eventdb.New(db), findingdb.New(db), admission.New(db),
+		eventdb.New(db), findingdb.New(db), budgetdb.New(db), admission.New(db),
 	}
 }
 

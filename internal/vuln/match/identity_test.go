@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/lease"
 	"github.com/holdfast-dev/holdfast/internal/testkit"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
@@ -48,7 +49,7 @@ func newStage(t *testing.T, s *vulntest.Store) *stage {
 	t.Helper()
 	m := match.New(s.FindingStore, s.AdvisoryStore, nil)
 	if s.Replicated() {
-		if has, err := s.AcquireLease(t.Context(), "matches", m.Holder, time.Hour); err != nil || !has {
+		if has, err := lease.Acquire(t.Context(), s.DB, "matches", m.Holder, time.Hour); err != nil || !has {
 			t.Fatal(has, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/lease"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
@@ -66,7 +67,7 @@ func (m *Matcher) Run(ctx context.Context) error {
 	defer func() {
 		if m.packages.Replicated() {
 			// An error is ignored, because the lease expires anyway.
-			_ = m.packages.ReleaseLease(context.WithoutCancel(ctx), matchLease, m.Holder)
+			_ = lease.Release(context.WithoutCancel(ctx), m.packages.DB, matchLease, m.Holder)
 		}
 	}()
 	var renewed time.Time
@@ -75,7 +76,7 @@ func (m *Matcher) Run(ctx context.Context) error {
 	for ; ctx.Err() == nil; m.wait(ctx, woken) {
 		woken = m.packages.Woken(store.MatchQueue)
 		if m.packages.Replicated() && time.Since(renewed) > matchLife/4 {
-			has, err := m.packages.AcquireLease(ctx, matchLease, m.Holder, matchLife)
+			has, err := lease.Acquire(ctx, m.packages.DB, matchLease, m.Holder, matchLife)
 			if err != nil || !has {
 				m.converted = false // the replica with the lease may run the previous version
 				sleep(ctx, matchLife/10)
@@ -148,7 +149,7 @@ func (m *Matcher) Match(ctx context.Context) (bool, error) {
 func (m *Matcher) write(ctx context.Context, f func(*store.Tx) error) error {
 	return m.packages.Write(ctx, func(t *store.Tx) error {
 		if m.packages.Replicated() {
-			if err := t.RequireLease(ctx, matchLease, m.Holder); err != nil {
+			if err := lease.Require(ctx, t, matchLease, m.Holder); err != nil {
 				return err
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/lease"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 	"github.com/holdfast-dev/holdfast/internal/testkit"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
@@ -99,7 +100,7 @@ func TestEventsWhenTheLeaseMoves(t *testing.T) {
 		}
 		l.await(t)
 		one, two := l.replicas[0].matcher, l.replicas[1].matcher
-		_, err := l.AcquireLease(t.Context(), "matches", one.Holder, time.Hour)
+		_, err := lease.Acquire(t.Context(), l.DB, "matches", one.Holder, time.Hour)
 		must(t, err)
 		for range 40 {
 			for range 3 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/store/lease"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
@@ -55,7 +56,7 @@ func TestNobodyWaitsForAll(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		const versions, advisories, pairs = 300, 12, 40
 		g := newGame(t, url)
-		has, err := g.AcquireLease(t.Context(), "matches", g.matcher.Holder, time.Hour)
+		has, err := lease.Acquire(t.Context(), g.DB, "matches", g.matcher.Holder, time.Hour)
 		if g.Replicated() && (err != nil || !has) {
 			t.Fatal(has, err)
 		}
@@ -113,7 +114,7 @@ func TestChangeWhileBegun(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		g := newGame(t, url)
-		has, err := g.AcquireLease(t.Context(), "matches", g.matcher.Holder, time.Hour)
+		has, err := lease.Acquire(t.Context(), g.DB, "matches", g.matcher.Holder, time.Hour)
 		if g.Replicated() && (err != nil || !has) {
 			t.Fatal(has, err)
 		}

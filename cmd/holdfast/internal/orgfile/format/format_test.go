@@ -185,7 +185,7 @@ func TestSplit(t *testing.T) {
 		t.Errorf("%v\n%s", err, cmp.Diff(whole, out.String()))
 	}
 	other := format.File{Name: "g.yaml", Text: []byte(strings.Replace(head, "acme", "other", 1))}
-	_, err := format.Parse(append(files, other)...)
+	_, err = format.Parse(append(files, other)...)
 	if err == nil || !strings.Contains(err.Error(), "g.yaml:2: the file is about other") {
 		t.Errorf("files about two groups: %v", err)
 	}

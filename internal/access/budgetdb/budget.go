@@ -1,4 +1,4 @@
-package iamdb
+package budgetdb
 
 import (
 	"context"
@@ -44,7 +44,7 @@ func (s *Store) ListBudgets(
 // UpdateBudget returns store.ErrStale if the stored budget differs from before, and fault.NotFound if there is no such
 // group.
 func (s *Store) UpdateBudget(ctx context.Context, before, after resource.Budget) (resource.Budget, error) {
-	err := s.write(ctx, func(t Tx) error {
+	err := s.Write(ctx, func(t *store.Tx) error {
 		if err := t.RequireGroup(ctx, after.UID); err != nil {
 			return err
 		}
@@ -55,11 +55,11 @@ func (s *Store) UpdateBudget(ctx context.Context, before, after resource.Budget)
 			return err
 		}
 		if !before.CreateTime.IsZero() {
-			return store.Update(ctx, t.Tx, &budgets, before, &after)
+			return store.Update(ctx, t, &budgets, before, &after)
 		}
 		after.CreateTime = s.Time()
 		after.UpdateTime = after.CreateTime
-		err := store.Insert(ctx, t.Tx, &budgets, after)
+		err := store.Insert(ctx, t, &budgets, after)
 		if errors.Is(err, fault.AlreadyExists) {
 			return store.ErrStale
 		}
@@ -70,11 +70,11 @@ func (s *Store) UpdateBudget(ctx context.Context, before, after resource.Budget)
 
 // DeleteBudget removes the budget of a group. It returns nil if the group has none.
 func (s *Store) DeleteBudget(ctx context.Context, group resource.UID) error {
-	return s.write(ctx, func(t Tx) error { return t.deleteBudget(ctx, group) })
+	return s.Write(ctx, func(t *store.Tx) error { return deleteBudget(ctx, t, group) })
 }
 
-func (t Tx) deleteBudget(ctx context.Context, group resource.UID) error {
-	b, err := store.Lock(ctx, t.Tx, &budgets, group, t.DB.Engine.ForDelete)
+func deleteBudget(ctx context.Context, t *store.Tx, group resource.UID) error {
+	b, err := store.Lock(ctx, t, &budgets, group, t.DB.Engine.ForDelete)
 	if errors.Is(err, fault.NotFound) {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (t Tx) deleteBudget(ctx context.Context, group resource.UID) error {
 	if err := t.BudgetsChanged(ctx); err != nil {
 		return err
 	}
-	return store.Remove(ctx, t.Tx, &budgets, b)
+	return store.Remove(ctx, t, &budgets, b)
 }
 
 // PruneBudgetDays removes the pull counts of days before day.

@@ -1,16 +1,18 @@
-package store
+// Package lease gives a task to one replica for a time. Until the lease ends, no other replica begins the task.
+package lease
 
 import (
 	"context"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// AcquireLease acquires or renews the named lease for a time, unless another holder has
+// Acquire acquires or renews the named lease for a time, unless another holder has
 // it, and reports whether it succeeded. It uses the clock of the database, so that the
 // clocks of replicas need not agree.
-func (s *DB) AcquireLease(ctx context.Context, name, holder string, life time.Duration) (bool, error) {
+func Acquire(ctx context.Context, s *store.DB, name, holder string, life time.Duration) (bool, error) {
 	n, err := s.Exec(ctx, `
 		INSERT INTO leases (name, holder, until_ms) VALUES ($1, $2, `+s.Engine.Clock+` + $3)
 		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_ms = excluded.until_ms
@@ -18,10 +20,10 @@ func (s *DB) AcquireLease(ctx context.Context, name, holder string, life time.Du
 	return n > 0, err
 }
 
-// RequireLease returns fault.Aborted unless the holder has a lease, and prevents others
+// Require returns fault.Aborted unless the holder has a lease, and prevents others
 // from acquiring it until the commit. So a holder that was suspended for longer than its
 // lease cannot write.
-func (t *Tx) RequireLease(ctx context.Context, name, holder string) error {
+func Require(ctx context.Context, t *store.Tx, name, holder string) error {
 	n, err := t.Exec(ctx, `UPDATE leases SET holder = holder WHERE name = $1 AND holder = $2`, name, holder)
 	if err == nil && n == 0 {
 		return fault.New(fault.Aborted, "Aborted: another replica does this now")
@@ -29,8 +31,8 @@ func (t *Tx) RequireLease(ctx context.Context, name, holder string) error {
 	return err
 }
 
-// ReleaseLease releases a lease, if the holder has it.
-func (s *DB) ReleaseLease(ctx context.Context, name, holder string) error {
+// Release releases a lease, if the holder has it.
+func Release(ctx context.Context, s *store.DB, name, holder string) error {
 	_, err := s.Exec(ctx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)
 	return err
 }

@@ -1,4 +1,4 @@
-package iamdb
+package sessiondb
 
 import (
 	"context"
@@ -44,10 +44,8 @@ func (s *Store) SessionHome(ctx context.Context, id string) (home resource.UID, 
 	return home, err
 }
 
-// insertSession adds a session, and deletes some sessions that expired long ago. It returns fault.NotFound if the
-// identity does not exist, fault.PermissionDenied if it is suspended, and fault.Aborted if the provider that vouched
-// for the session has begun a new epoch since.
-func (t Tx) insertSession(ctx context.Context, n resource.Session, cookie []byte) error {
+// insertSession adds a session that s.admits admits, and deletes some sessions that expired long ago.
+func (s *Store) insertSession(ctx context.Context, t Tx, n resource.Session, cookie []byte) error {
 	act, err := json.Marshal(n.Act)
 	if err != nil {
 		return err
@@ -58,13 +56,7 @@ func (t Tx) insertSession(ctx context.Context, n resource.Session, cookie []byte
 			return err
 		}
 	}
-	if err := t.Require(ctx, "identities", "identity", n.Identity); err != nil {
-		return err
-	}
-	if err := t.requireActive(ctx, n.Identity); err != nil {
-		return err
-	}
-	if err := t.StillVouched(ctx, n.Voucher); err != nil {
+	if err := s.admits(ctx, t.Tx, n); err != nil {
 		return err
 	}
 	if err := t.dropExpiredSessions(ctx); err != nil {
@@ -79,29 +71,11 @@ func (t Tx) insertSession(ctx context.Context, n resource.Session, cookie []byte
 	return err
 }
 
-// StillVouched locks the provider of a voucher against changes until the commit. It
-// returns fault.Aborted if the provider has begun a new epoch, because the voucher no
-// longer proves who the person is, and if the provider was disabled after the person
-// was sent to it.
-func (t Tx) StillVouched(ctx context.Context, v resource.Voucher) error {
-	if v == "" {
-		return nil
-	}
-	var one int
-	err := t.Row(ctx, `SELECT 1 FROM identity_providers AS t WHERE t.uid = $1 AND t.epoch = $2
-		AND t.disabled = $3`+t.DB.Engine.ForHold, []any{string(v.Provider()), v.Epoch(), false}, &one)
-	if errors.Is(err, sql.ErrNoRows) {
-		return fault.New(fault.Aborted, "Aborted: the identity provider has changed or was disabled; sign in again")
-	}
-	return err
-}
-
 // StartSession adds a session with its first refresh token, given by its digest and
-// its expiry. It returns fault.NotFound if the identity does not exist, and
-// fault.Aborted if the provider that vouched for the session has begun a new epoch.
+// its expiry. It returns the error of the function that New got.
 func (s *Store) StartSession(ctx context.Context, n resource.Session, digest []byte, expiry time.Time) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.insertSession(ctx, n, nil); err != nil {
+		if err := s.insertSession(ctx, t, n, nil); err != nil {
 			return err
 		}
 		return t.addRefresh(ctx, n.ID, digest, expiry)
@@ -222,6 +196,31 @@ func (s *Store) Sessions(ctx context.Context, identity resource.UID) ([]resource
 		store.MS(s.Time()))
 }
 
+// SessionsOf returns the unexpired sessions of identities and the unexpired sessions with these ids, keyed by id.
+func (s *Store) SessionsOf(
+	ctx context.Context, identities []resource.UID, ids []string,
+) (map[string]resource.Session, error) {
+	sessions := map[string]resource.Session{}
+	currentTime := s.Time()
+	for column, keys := range map[string][]string{"identity": resource.Distinct(identities), "id": ids} {
+		if len(keys) == 0 {
+			continue
+		}
+		q := store.Query{Engine: s.Engine}
+		found, err := store.ReadAll(ctx, s.Rows, scanSession,
+			selectSession+` WHERE t.`+column+` IN (SELECT v FROM `+s.Engine.Unnest(&q, keys)+` AS s)`, q.Args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range found {
+			if currentTime.Before(n.ExpireTime) {
+				sessions[n.ID] = n
+			}
+		}
+	}
+	return sessions, nil
+}
+
 // EndSession ends a session, which makes all its tokens void, and reports whether there was such a session. It emits
 // the event only in the home group of the session.
 func (s *Store) EndSession(ctx context.Context, id string) (ended bool, _ error) {
@@ -249,7 +248,7 @@ func (t Tx) endSession(ctx context.Context, id string, why resource.EndReason) (
 	if err := t.emitEnded(ctx, n, why); err != nil {
 		return false, err
 	}
-	return true, t.revoke(ctx, resource.SessionSubject(id))
+	return true, t.Revoke(ctx, resource.SessionSubject(id))
 }
 
 // emitEnded emits the event of a session that was ended, in the home group of the
@@ -261,8 +260,8 @@ func (t Tx) emitEnded(ctx context.Context, n resource.Session, why resource.EndR
 	return t.Emit(ctx, resource.SessionEnded, n.Identity, n.Home, resource.EndedSession{Session: n, Reason: why}, nil)
 }
 
-// endSessionsWhere ends the sessions that a condition selects, and returns their number.
-func (t Tx) endSessionsWhere(ctx context.Context, why resource.EndReason, where string, args ...any) (int, error) {
+// EndSessionsWhere ends the sessions that a condition selects, and returns their number.
+func (t Tx) EndSessionsWhere(ctx context.Context, why resource.EndReason, where string, args ...any) (int, error) {
 	ids, err := store.ReadColumn[string](ctx, t.Rows,
 		`SELECT t.id FROM sessions AS t WHERE `+where+` ORDER BY t.id`+t.DB.Engine.ForDelete, args...)
 	if err != nil {
@@ -290,7 +289,7 @@ func (s *Store) EndSessions(ctx context.Context, identity resource.UID, except s
 func (t Tx) EndSessions(
 	ctx context.Context, identity resource.UID, except string, why resource.EndReason,
 ) (int, error) {
-	return t.endSessionsWhere(ctx, why, `t.identity = $1 AND t.id <> $2`, string(identity), except)
+	return t.EndSessionsWhere(ctx, why, `t.identity = $1 AND t.id <> $2`, string(identity), except)
 }
 
 // StartBrowserSession adds the session of a browser with the digest of its cookie, calls each function in also in the
@@ -299,7 +298,7 @@ func (s *Store) StartBrowserSession(
 	ctx context.Context, n resource.Session, cookie []byte, how resource.Activity, also ...func(*store.Tx) error,
 ) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.insertSession(ctx, n, cookie); err != nil {
+		if err := s.insertSession(ctx, t, n, cookie); err != nil {
 			return err
 		}
 		if err := t.Do(also...); err != nil {
@@ -330,9 +329,9 @@ func (s *Store) BrowserSession(ctx context.Context, cookie []byte, idle time.Dur
 	return n, err
 }
 
-// deleteSessions deletes the sessions of an identity that is about to be deleted,
+// DeleteSessions deletes the sessions of an identity that is about to be deleted,
 // with their events. The deletion of the identity makes all its tokens void.
-func (t Tx) deleteSessions(ctx context.Context, identity resource.UID) error {
+func (t Tx) DeleteSessions(ctx context.Context, identity resource.UID) error {
 	sessions, err := store.ReadAll(ctx, t.Rows, scanSession,
 		selectSession+` WHERE t.identity = $1 ORDER BY t.id`+t.DB.Engine.ForDelete, string(identity))
 	if err != nil {

@@ -1,4 +1,4 @@
-package iamdb_test
+package sessiondb_test
 
 import (
 	"encoding/json"
@@ -16,6 +16,28 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/dbtest"
 	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
+
+// TestPromises contains a test for each promise that the comments of the store make.
+func TestPromises(t *testing.T) {
+	for name, f := range map[string]func(t *testing.T, s *iamtest.Store){
+		"a session keeps what it was given":              sessionKeeps,
+		"a refresh token is replaced by the next":        refreshRotates,
+		"a refresh token used twice ends its session":    refreshReplayed,
+		"a session ends when idle, and in any case":      sessionEnds,
+		"a session that is ended is over":                sessionEnded,
+		"whoever ends a session leaves an event":         sessionEndsTold,
+		"those concerned are told of a session's end":    sessionEndsHeard,
+		"sessions that are over are forgotten":           sessionsForgotten,
+		"an identity goes with its sessions and denials": identityWithSessions,
+	} {
+		t.Run(name, func(t *testing.T) {
+			iamtest.Each(t, func(t *testing.T, s *iamtest.Store) {
+				f(t, s)
+				dbtest.WantExact(t, s.DB)
+			})
+		})
+	}
+}
 
 // addSession starts a session. Its first refresh token is first, which expires
 // an hour after epoch.
@@ -298,8 +320,9 @@ func identityWithSessions(t *testing.T, s *iamtest.Store) {
 	addSession(t, s, j.UID, "two", "q1")
 	_, _, err := refresh(t, s, "r1", "r2")
 	testkit.Must(t, err)
-	testkit.Must(t, s.RecordDenials(t.Context(), []resource.Denial{newDenial(i.UID, iamtest.Epoch, "a"),
-		newDenial(j.UID, iamtest.Epoch, "b")}))
+	testkit.Must(t, s.RecordDenials(t.Context(), []resource.Denial{
+		{Identity: i.UID, Time: iamtest.Epoch, RequestID: "a"}, {Identity: j.UID, Time: iamtest.Epoch, RequestID: "b"},
+	}))
 	testkit.Must(t, s.DeleteIdentity(t.Context(), i.UID))
 	iamtest.WantVoid(t, s.IAMStore, i.UID)
 	_, _, err = refresh(t, s, "r2", "r3")

@@ -1,4 +1,4 @@
-package iamdb
+package budgetdb
 
 import (
 	"cmp"
@@ -26,7 +26,7 @@ func (s *Store) AddPulls(ctx context.Context, added map[PullDay]int64) (total ma
 	slices.SortFunc(days, func(a, b PullDay) int { // a fixed order, so that two writers cannot deadlock
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind))
 	})
-	err := s.write(ctx, func(t Tx) error {
+	err := s.Write(ctx, func(t *store.Tx) error {
 		total = map[PullDay]int64{}
 		for _, d := range days {
 			var counted int64

@@ -1,4 +1,6 @@
-package iamdb
+// Package namedb stores the names that organizations have given up. They stay reserved for some time, so that nobody
+// else can take over their image addresses.
+package namedb
 
 import (
 	"context"
@@ -11,17 +13,29 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
+// A Store reads and writes the reserved names of a database. It is safe for concurrent use.
+type Store struct{ *store.DB }
+
+// New returns the Store of a database.
+func New(db *store.DB) *Store { return &Store{db} }
+
+// A Tx is an open transaction with methods that change reserved names.
+type Tx struct{ *store.Tx }
+
+// In returns t with the methods of this package.
+func In(t *store.Tx) Tx { return Tx{t} }
+
 // maxReservedNames is the number of names that an organization can have reserved by renaming itself. Without a limit,
 // an owner could take many names from others.
 const maxReservedNames = 10
 
-// claimName returns the error of a name in use if the name of an organization is reserved for somebody else. The
+// Claim returns the error of a name in use if the name of an organization is reserved for somebody else. The
 // organization that had the name, and the identity that deleted that organization, may use it again, which ends the
 // reservation.
 //
 // The caller must have written the row of g. On PostgreSQL, that statement waits for a transaction that gives up the
-// name, so that claimName sees its reservation.
-func (t Tx) claimName(ctx context.Context, g resource.Group) error {
+// name, so that Claim sees its reservation.
+func (t Tx) Claim(ctx context.Context, g resource.Group) error {
 	var holder resource.UID
 	err := t.Row(ctx, `SELECT holder FROM reserved_names WHERE name = $1 AND until_ms > $2`,
 		[]any{g.Name, store.MS(t.DB.Time())}, &holder)
@@ -32,13 +46,13 @@ func (t Tx) claimName(ctx context.Context, g resource.Group) error {
 		return err
 	}
 	if holder == "" || holder != g.UID && holder != resource.ActorFrom(ctx).Subject {
-		return fault.Exists(groups.Label, g.Name)
+		return fault.Exists("group", g.Name)
 	}
-	return t.releaseName(ctx, g.Name)
+	return t.release(ctx, g.Name)
 }
 
-// reserveName reserves the name that an organization gives up, for the time of store.DB.KeepNames.
-func (t Tx) reserveName(ctx context.Context, name string, holder resource.UID) error {
+// reserve reserves the name that an organization gives up, for the time of store.DB.KeepNames.
+func (t Tx) reserve(ctx context.Context, name string, holder resource.UID) error {
 	if t.DB.KeepNames < 0 {
 		return nil
 	}
@@ -48,13 +62,13 @@ func (t Tx) reserveName(ctx context.Context, name string, holder resource.UID) e
 	return err
 }
 
-// renameOrganization checks the new name of an organization and reserves its previous name. The caller must have
+// Rename checks the new name of an organization and reserves its previous name. The caller must have
 // written the row of after.
-func (t Tx) renameOrganization(ctx context.Context, before, after resource.Group) error {
-	if err := t.claimName(ctx, after); err != nil {
+func (t Tx) Rename(ctx context.Context, before, after resource.Group) error {
+	if err := t.Claim(ctx, after); err != nil {
 		return err
 	}
-	if err := t.reserveName(ctx, before.Name, after.UID); err != nil {
+	if err := t.reserve(ctx, before.Name, after.UID); err != nil {
 		return err
 	}
 	var reserved int
@@ -70,23 +84,23 @@ func (t Tx) renameOrganization(ctx context.Context, before, after resource.Group
 	return nil
 }
 
-// inheritNames reserves the names of a deleted organization for the identity that deleted it.
-func (t Tx) inheritNames(ctx context.Context, g resource.Group, by resource.UID) error {
+// Inherit reserves the names of a deleted organization for the identity that deleted it.
+func (t Tx) Inherit(ctx context.Context, g resource.Group, by resource.UID) error {
 	if _, err := t.Exec(ctx, `UPDATE reserved_names SET holder = $2 WHERE holder = $1`,
 		string(g.UID), string(by)); err != nil {
 		return err
 	}
-	return t.reserveName(ctx, g.Name, by)
+	return t.reserve(ctx, g.Name, by)
 }
 
-func (t Tx) releaseName(ctx context.Context, name string) error {
+func (t Tx) release(ctx context.Context, name string) error {
 	_, err := t.Exec(ctx, `DELETE FROM reserved_names WHERE name = $1`, name)
 	return err
 }
 
-// ReleaseName ends the reservation of a name, so that any organization can use it. It returns fault.NotFound if the
+// Release ends the reservation of a name, so that any organization can use it. It returns fault.NotFound if the
 // name is not reserved.
-func (s *Store) ReleaseName(ctx context.Context, name string) error {
+func (s *Store) Release(ctx context.Context, name string) error {
 	n, err := s.Exec(ctx, `DELETE FROM reserved_names WHERE name = $1 AND until_ms > $2`, name, store.MS(s.Time()))
 	if err == nil && n == 0 {
 		return fault.Missing("reserved name", name)
@@ -94,8 +108,8 @@ func (s *Store) ReleaseName(ctx context.Context, name string) error {
 	return err
 }
 
-// PruneNames deletes reservations that have ended before a time.
-func (s *Store) PruneNames(ctx context.Context, before time.Time) error {
+// Prune deletes reservations that have ended before a time.
+func (s *Store) Prune(ctx context.Context, before time.Time) error {
 	_, err := s.Exec(ctx, `DELETE FROM reserved_names WHERE until_ms <= $1`, store.MS(before))
 	return err
 }
