@@ -70,6 +70,7 @@ func (a *attempt) copyTag(ctx context.Context, g sourcedb.PendingTag) error {
 	if err := a.copySet(ctx, copying{attempt: a, from: g.Repo, to: to}, tag, set); err != nil {
 		return err
 	}
+	a.prove()
 	a.Metrics.ReplicatedTags.Add(1, metric.Copied)
 	a.Pulls.Record(g.Repo, registry.Pull{
 		Digest: tag.Digest, Tag: tag.Name, Identity: a.SetBy, Agent: agent, Time: a.Now().UTC(),

@@ -70,7 +70,8 @@ type attempt struct {
 	listing sync.Mutex // held while a list of attached artifacts at the target is read and written
 
 	mu       sync.Mutex
-	failures int // number of tags that the target has refused since it accepted one
+	failures int  // number of tags that the target has refused since it accepted one
+	proven   bool // whether the target has taken an image in this attempt
 }
 
 // copyPending copies the pending tags of a replication that are due.
@@ -221,10 +222,16 @@ func (r *Replicator) eachTagOf(
 	}
 }
 
-// copyAll copies tags, some at the same time. It returns an error if no more tags can be copied now.
+// copyAll copies tags, some at the same time. It returns an error if no more tags can be copied now. Until the target
+// has taken an image, it copies one tag at a time, so that a target that does not answer leaves room for others.
 func (a *attempt) copyAll(ctx context.Context, tags []sourcedb.PendingTag) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	for ; len(tags) > 0 && !a.isProven(); tags = tags[1:] {
+		if err := a.copyOne(ctx, tags[0]); err != nil {
+			return err
+		}
+	}
 	next := make(chan sourcedb.PendingTag)
 	var workers sync.WaitGroup
 	for range copiesPerTarget {
@@ -289,6 +296,19 @@ func (a *attempt) accepted() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.failures = 0
+}
+
+// prove records that the target has taken an image.
+func (a *attempt) prove() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.proven = true
+}
+
+func (a *attempt) isProven() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.proven
 }
 
 // refused counts a tag that the target has refused, and reports whether the attempt should end.
