@@ -74,7 +74,9 @@ func newOffice(t *testing.T, s *storetest.Store) *office {
 	o.mailer, o.other = o.reports.NewMailer(queue, address, quiet), o.reports.NewMailer(queue, address, quiet)
 	o.org = iamtest.AddGroup(t, s.IAMStore, "", "acme").UID
 	o.folder = iamtest.AddGroup(t, s.IAMStore, o.org, "folder").UID
-	o.owner = authz.Caller{Identity: resource.NewRoot()}
+	o.owner = authz.Caller{
+		Identity: resource.NewRoot(), Act: &resource.Upstream{Issuer: "https://issuer.example", Subject: "owner"}, // as after a sign-in
+	}
 	iamtest.AddBinding(t, s.IAMStore, o.org, resource.NewRoot(), resource.OwnerRole)
 	o.binding = iamtest.AddBinding(t, s.IAMStore, o.org, o.owner.Identity, resource.OwnerRole)
 	return o
@@ -224,7 +226,7 @@ func TestSubscriptionAccess(t *testing.T) {
 		all := resource.NewCapabilities(resource.RepoList, resource.ReportsList, resource.AdvisoriesList)
 		narrowed, scoped, assumed := o.owner, o.owner, o.owner
 		narrowed.Caps, scoped.Scopes = &all, []resource.UID{o.org}
-		assumed.Act = &resource.Upstream{Subject: "x"}
+		assumed.Act = &resource.Upstream{Subject: "x", Act: &resource.Upstream{Subject: "y"}}
 		workload := authz.Caller{Identity: iamtest.AddIdentity(t, s.IAMStore, o.org, "ci").UID}
 		iamtest.AddBinding(t, s.IAMStore, o.org, workload.Identity, resource.OwnerRole)
 		rival := iamtest.AddGroup(t, s.IAMStore, "", "rival").UID

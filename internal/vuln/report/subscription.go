@@ -42,11 +42,12 @@ func (s *Service) Subscribe(ctx context.Context, group resource.UID) (v Subscrip
 	return named[0], nil
 }
 
-// requirePerson returns the caller if it is a person with a token that is not narrowed and that no other identity has
-// assumed.
+// requirePerson returns the caller if it is a person with a token that is not narrowed. Each token of a person has the
+// credential of the sign-in. It must not have another one behind it, because then the token was assumed with a token of
+// another identity.
 func requirePerson(ctx context.Context) (authz.Caller, error) {
 	caller, err := authz.RequireUnnarrowed(ctx)
-	if err == nil && (!caller.Identity.IsRoot() || caller.Act != nil) {
+	if err == nil && (!caller.Identity.IsRoot() || caller.Act != nil && caller.Act.Act != nil) {
 		err = fault.New(fault.PermissionDenied, "Permission denied: only a person can subscribe to a report")
 	}
 	return caller, err
