@@ -45,7 +45,7 @@ const (
 	dueAtOnce     = 200 // due replications that one query returns
 
 	pollInterval  = 500 * time.Millisecond
-	renewInterval = 15 * time.Second
+	renewInterval = 5 * time.Second
 	placesCached  = 1 << 14
 )
 
@@ -90,6 +90,11 @@ func New(c Config) *Replicator {
 func (r *Replicator) Run(ctx context.Context) error {
 	if r.Client == nil {
 		return nil
+	}
+	if !r.Store.Replicated() {
+		if err := r.sources.LeaveReplications(ctx); err != nil && ctx.Err() == nil {
+			r.Log.WarnContext(ctx, "replications continue later", "err", err)
+		}
 	}
 	var tasks sync.WaitGroup
 	tasks.Go(func() { r.watchEvents(ctx) })

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	replicationLease = time.Minute // lease on an attempt; RenewReplication renews it
+	replicationLease = 20 * time.Second // lease on an attempt; RenewReplication renews it
 
 	replicationRetry    = 30 * time.Second // wait after the first failure; it doubles with each further failure
 	maxReplicationRetry = time.Hour
@@ -433,6 +433,13 @@ func (s *Store) EndReplication(ctx context.Context, run ReplicationRun, end Repl
 			string(run.UID), due, pause, retry, tries, end.Error, failed, success)
 		return err
 	})
+}
+
+// LeaveReplications ends all attempts without a result. It is for a server that is the only one and starts: attempts
+// that a crash has ended otherwise last until their leases expire.
+func (s *Store) LeaveReplications(ctx context.Context) error {
+	_, err := s.Exec(ctx, `UPDATE replication_states SET holder = '', until_ms = 0 WHERE until_ms > 0`)
+	return err
 }
 
 // LeaveReplication ends an attempt without a result, so that another replica can continue it.
