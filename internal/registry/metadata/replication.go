@@ -205,7 +205,8 @@ func (s *Service) PreviewReplication(
 				return false, nil
 			}
 			if out.Examined++; g.Digest != g.Copied {
-				out.Tags = append(out.Tags, registry.ReplicatedTag{Repo: g.Repo, Name: g.Name, Digest: g.Copied})
+				out.Tags = append(out.Tags,
+					registry.ReplicatedTag{Repo: g.Repo, Name: g.Name, Digest: g.Copied, Error: g.Error})
 			}
 		}
 		return true, nil

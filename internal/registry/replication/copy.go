@@ -87,7 +87,7 @@ func (a *attempt) collect(ctx context.Context, repo resource.UID, tag registry.T
 			return nil, err
 		}
 		if signer == "" && why != "" {
-			return nil, &tagError{reason: notSigned + why}
+			return nil, &tagError{reason: notSigned + why, skip: true}
 		}
 	}
 	set := a.Copier.NewSet(repo, false, true)

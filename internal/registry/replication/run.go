@@ -54,6 +54,7 @@ func (e *targetError) Error() string { return e.reason }
 type tagError struct {
 	reason string
 	remote bool // whether the target has refused it
+	skip   bool // whether the replication does not select the image
 }
 
 // Error implements error.
@@ -281,6 +282,9 @@ func (a *attempt) copyOne(ctx context.Context, g sourcedb.PendingTag) error {
 	case !ok:
 		a.Log.WarnContext(ctx, "a tag was not replicated", "replication", a.UID, "repo", g.Repo, "err", err)
 		refused = &tagError{reason: notNow}
+	}
+	if refused.skip {
+		return a.sources.Skipped(ctx, a.run, g, refused.reason)
 	}
 	a.Metrics.ReplicatedTags.Add(1, metric.Failed)
 	if err := a.sources.NotCopied(ctx, a.run, g, refused.reason); err != nil {

@@ -151,6 +151,11 @@ func (w *watch) readEvents(ctx context.Context) (n int, _ error) {
 	}
 	changes := map[resource.UID]*change{}
 	for _, e := range events {
+		if e.Type == resource.SignerCreated { // images may count as signed now
+			if err := w.sources.ScanOrganization(ctx, e.Subject.Root()); err != nil {
+				return 0, err
+			}
+		}
 		if err := collect(changes, e); err != nil {
 			return 0, err
 		}

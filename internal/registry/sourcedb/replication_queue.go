@@ -67,6 +67,19 @@ func (s *Store) ScanPushReplications(ctx context.Context) error {
 	})
 }
 
+// ScanOrganization makes every replication of an organization that copies after pushes queue all selected tags.
+func (s *Store) ScanOrganization(ctx context.Context, organization resource.UID) error {
+	return s.write(ctx, func(t Tx) error {
+		clock, err := t.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = t.Exec(ctx, `UPDATE replication_states SET scan_ms = $1, due_ms = $1 WHERE push AND root = $2`,
+			store.MS(clock), store.Segment(organization))
+		return err
+	})
+}
+
 // ScanReplication makes a replication queue all selected tags at once, but not before gap has passed since the last
 // call. A pause that the target has demanded continues. It returns fault.NotFound if there is no such replication.
 func (s *Store) ScanReplication(ctx context.Context, uid resource.UID, gap time.Duration) error {
@@ -123,6 +136,7 @@ func (t Tx) queue(ctx context.Context, replication resource.UID, tags []QueuedTa
 			(replication, repo, repo_uid, name, digest, content, target, queue_ms, due_ms, changes, tries, error)
 			VALUES ($1, $2, $3, $4, '', '', '', $5, $5, 1, 0, '') ON CONFLICT (replication, repo, name) DO UPDATE SET
 			queue_ms = CASE WHEN replication_tags.due_ms IS NULL THEN excluded.queue_ms ELSE replication_tags.queue_ms END,
+			error = CASE WHEN replication_tags.due_ms IS NULL THEN '' ELSE replication_tags.error END,
 			due_ms = excluded.due_ms, changes = replication_tags.changes + 1, tries = 0`,
 			store.Segment(replication), store.Segment(g.Repo), string(g.Repo), g.Name, now); err != nil {
 			return err
@@ -166,6 +180,7 @@ type ScannedTag struct {
 	Repo         resource.UID
 	Name, Digest string
 	Copied       string // digest that was last copied; "" if none was
+	Error        string // reason why the last attempt did not copy it; "" if it did
 }
 
 // ScanTags returns up to n tags of a repo, in the order of their names, starting after last.
@@ -174,9 +189,9 @@ func (s *Store) ScanTags(
 ) ([]ScannedTag, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (ScannedTag, error) {
 		g := ScannedTag{Repo: repo}
-		err := row.Scan(&g.Name, &g.Digest, &g.Copied)
+		err := row.Scan(&g.Name, &g.Digest, &g.Copied, &g.Error)
 		return g, err
-	}, `SELECT g.name, g.digest, coalesce(r.digest, '') FROM `+registrydb.TagRows+` AS g
+	}, `SELECT g.name, g.digest, coalesce(r.digest, ''), coalesce(r.error, '') FROM `+registrydb.TagRows+` AS g
 		LEFT JOIN replication_tags AS r ON r.replication = $1 AND r.repo = $2 AND r.name = g.name
 		WHERE g.parent = $2 AND g.name > $3 ORDER BY g.name LIMIT $4`,
 		store.Segment(replication), store.Segment(repo), last, n)
@@ -351,6 +366,14 @@ func (s *Store) Copied(ctx context.Context, run ReplicationRun, g PendingTag, no
 func (s *Store) Dropped(ctx context.Context, run ReplicationRun, g PendingTag) error {
 	return s.settle(ctx, run, `DELETE FROM replication_tags
 		WHERE replication = $1 AND repo = $2 AND name = $3 AND changes = $4`, g)
+}
+
+// Skipped records why a replication does not select a tag although its name matches. The tag is not pending any more.
+// What was copied under the tag before stays known.
+func (s *Store) Skipped(ctx context.Context, run ReplicationRun, g PendingTag, why string) error {
+	return s.settle(ctx, run, `UPDATE replication_tags SET error = $5, tries = 0,
+		due_ms = CASE WHEN changes = $4 THEN NULL ELSE due_ms END
+		WHERE replication = $1 AND repo = $2 AND name = $3`, g, why)
 }
 
 // NotCopied records why a tag was not copied. The next attempt is due later, depending on the number of failures.
