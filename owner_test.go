@@ -194,7 +194,7 @@ var foreignTables = []struct{ pkg, tables, reason string }{
 	{"store/dump", "blobs groups identities signing_keys", "a restore refuses a database in which any of them has a row"},
 	{"store/recount", "blobs counters groups identity_providers manifests repo_blobs repos subscriptions trash_blobs " +
 		"trash_manifests trash_repos uploads", "it compares the counters with all rows that they count"},
-	{"signin/tokendb", "signing_keys paired_keys",
+	{"signin/tokendb", "identities signing_keys paired_keys",
 		"it belongs to iamdb and is a package of its own because of its size"},
 	{"access/grantlog", "subscriptions", "reports are for groups with a webhook; eventdb is above grantlog"},
 	{"registry/gcdb", "blobs repo_blobs trash_blobs uploads repos manifest_refs trash_refs",

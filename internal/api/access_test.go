@@ -160,8 +160,8 @@ func TestCapabilitiesAndVersion(t *testing.T) {
 	if want := `{"version":"v1.2.3","goVersion":"` + runtime.Version() + `","apiVersions":["access/v1",` +
 		`"advisories/v1","audit/v1","auth","budgets/v1","deliveries/v1","events/v1","events/v2","events/v2beta1",` +
 		`"federation/v1","findings/v1","iam/v1","iam/v2","iam/v2beta1","oci/v1","oidc","operator/v1","organization/v1",` +
-		`"ping/v1","ping/v2","ping/v2beta1","registry/v1","registry/v2","registry/v2beta1","signin/v1","vulnerabilities/v1",` +
-		`"vulnerabilities/v2","vulnerabilities/v2beta1"]}`; version.text != want {
+		`"ping/v1","ping/v2","ping/v2beta1","registry/v1","registry/v2","registry/v2beta1","signin/v1",` +
+		`"vulnerabilities/v1","vulnerabilities/v2","vulnerabilities/v2beta1"]}`; version.text != want {
 		t.Errorf("version: %s\nwant %s", version.text, want)
 	}
 }

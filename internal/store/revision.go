@@ -101,8 +101,8 @@ func (t *Tx) LockName(ctx context.Context, name string, number int64) error {
 	return err
 }
 
-// LockNames waits until no other transaction holds a lock with one of the names, and holds the locks until the commit. On
-// SQLite it does nothing, because there is only one writer. It takes the locks in the order of the names. If two
+// LockNames waits until no other transaction holds a lock with one of the names, and holds the locks until the commit.
+// On SQLite it does nothing, because there is only one writer. It takes the locks in the order of the names. If two
 // transactions nevertheless wait for each other, PostgreSQL ends one of them, and Write repeats it.
 func (t *Tx) LockNames(ctx context.Context, names ...string) error {
 	if !t.DB.Engine.Postgres {

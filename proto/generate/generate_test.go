@@ -210,7 +210,8 @@ func TestDocumentHasEveryService(t *testing.T) {
 func TestDocumentOffersValidateOnly(t *testing.T) {
 	_, doc := openapiJSON(t)
 	custom := `PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash|RunRetention|RunSync|CopyImages|` +
-		`RunReplication|ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest|CreateReportSubscription|ApplyOrganization`
+		`RunReplication|ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest|CreateReportSubscription|` +
+		`ApplyOrganization`
 	change := regexp.MustCompile(
 		`^[A-Za-z]+_(Create|Update|Delete|BatchCreate|BatchDelete|SetRetention|SetSla|` + custom + `)`)
 	whole := regexp.MustCompile(`:(batchCreate|batchDelete|updateIdentityMetadata)$|/accountLinks/|_(` + custom + `)$`)

@@ -245,7 +245,8 @@ func (s *Store) teamHeld(
 		CROSS JOIN external_group_role_mappings AS m CROSS JOIN groups AS g CROSS JOIN roles AS r
 		WHERE tm.identity = ` + q.Arg(string(identity)) + ` AND tm.identity <> '' AND t.seg = tm.team AND p.seg = t.provider
 		AND p.directory_roles AND ` + mapped + `
-		AND m.scope IN (SELECT v FROM ` + s.Engine.Unnest(&q, resource.Distinct(groups)) + ` AS s) AND g.uid = m.scope AND r.seg = m.role ORDER BY m.seg, t.seg`
+		AND m.scope IN (SELECT v FROM ` + s.Engine.Unnest(&q, resource.Distinct(groups)) + ` AS s)
+		AND g.uid = m.scope AND r.seg = m.role ORDER BY m.seg, t.seg`
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.BoundRole, error) {
 		t, err := scanTeamRole(row)
 		t.bound.Identity, t.bound.IdentityInfo.UID = identity, identity

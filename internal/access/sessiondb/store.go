@@ -1,5 +1,4 @@
-// Package sessiondb stores the sessions of people with their refresh tokens, and the revocations that make issued tokens
-// void.
+// Package sessiondb stores the sessions of people with their refresh tokens, and the revocations that make tokens void.
 //
 // Every exported method of Store is one transaction, with its event. Methods of Tx run inside a transaction of the
 // caller.

@@ -114,8 +114,8 @@ func CheckSecrets(ctx context.Context, db *store.DB, key secret.Key) error {
 			if err != nil {
 				return nil, err
 			}
-			more, err := sources.ReplicationSecrets(ctx)
-			return append(sealed, more...), err
+			replicated, err := sources.ReplicationSecrets(ctx)
+			return append(sealed, replicated...), err
 		},
 		secret.ForSigningKeys: func(ctx context.Context) (sealed [][]byte, _ error) {
 			keys, err := tokendb.New(db).SigningKeys(ctx)

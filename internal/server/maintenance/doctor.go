@@ -30,6 +30,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/blob"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/signin/tokendb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/health"
 	"github.com/holdfast-dev/holdfast/internal/store/schema"
@@ -415,7 +416,7 @@ func (d *doctor) issuers(ctx context.Context) {
 		if issuer = next; issuer == "" {
 			break
 		}
-		state, err := iam.IssuerState(ctx, issuer)
+		state, err := tokendb.New(d.db).IssuerState(ctx, issuer)
 		switch {
 		case err != nil:
 			d.fail("issuers", "check the database", "%v", err)

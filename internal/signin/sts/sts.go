@@ -41,7 +41,7 @@ type Config struct {
 // A Service exchanges credentials for tokens. It is safe for concurrent use.
 type Service struct {
 	store     *iamdb.Store
-	records   *tokendb.Store // of exchanges and denials
+	records   *tokendb.Store // exchanges, denials, and the states of issuers
 	authz     *authz.Checker
 	issuer    *token.Issuer
 	trust     *issuers.Issuers

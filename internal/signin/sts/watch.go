@@ -62,7 +62,7 @@ func (s *Service) checkIssuers(ctx context.Context, every time.Duration) error {
 	for _, d := range due {
 		group.Go(func() error { return s.checkIssuer(ctx, d) })
 	}
-	return errors.Join(group.Wait(), s.store.DropIssuers(ctx))
+	return errors.Join(group.Wait(), s.records.DropIssuers(ctx))
 }
 
 // A dueIssuer is an issuer that must be checked, unless another replica has checked it after the time since.
@@ -86,7 +86,7 @@ func (s *Service) dueIssuers(ctx context.Context, every time.Duration) ([]dueIss
 			return slices.Concat(rounds...), nil
 		}
 		issuer = next
-		state, err := s.store.IssuerState(ctx, issuer)
+		state, err := s.records.IssuerState(ctx, issuer)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +107,7 @@ func (s *Service) dueIssuers(ctx context.Context, every time.Duration) ([]dueIss
 }
 
 func (s *Service) checkIssuer(ctx context.Context, d dueIssuer) error {
-	if claimed, err := s.store.ClaimIssuer(ctx, d.name, d.since); err != nil || !claimed {
+	if claimed, err := s.records.ClaimIssuer(ctx, d.name, d.since); err != nil || !claimed {
 		return err
 	}
 	ctx, span := trace.Begin(ctx, "check an issuer", "")
@@ -125,7 +125,7 @@ func (s *Service) checkIssuer(ctx context.Context, d dueIssuer) error {
 	for _, k := range keys {
 		state.Keys = append(state.Keys, resource.IssuerKey(k))
 	}
-	if err := s.store.NoteIssuer(ctx, state); err != nil && ctx.Err() == nil {
+	if err := s.records.NoteIssuer(ctx, state); err != nil && ctx.Err() == nil {
 		s.log.WarnContext(ctx, "store the state of an issuer", "issuer", d.name, "err", err)
 	}
 	return nil
@@ -199,7 +199,7 @@ func (s *Service) dependence(ctx context.Context, r store.Reach, issuer string) 
 	if err != nil || len(found) == 0 {
 		return Dependence{}, err
 	}
-	state, err := s.store.IssuerState(ctx, issuer)
+	state, err := s.records.IssuerState(ctx, issuer)
 	d := Dependence{IssuerState: state}
 	for _, i := range found {
 		s.addTo(&d, i)

@@ -99,7 +99,7 @@ func (i *TestIssuer) writeSignIn(w http.ResponseWriter, status int, problem stri
 // signInProblem returns why an authorization request cannot be answered, or "". Answers are sent only to the server
 // that runs the issuer, and to this machine.
 func (i *TestIssuer) signInProblem(q url.Values) string {
-	here, err := url.Parse(i.url)
+	issuer, err := url.Parse(i.url)
 	if err != nil {
 		return "the address of the issuer is wrong"
 	}
@@ -108,7 +108,7 @@ func (i *TestIssuer) signInProblem(q url.Values) string {
 	switch {
 	case q.Get("client_id") == "" || len(q.Encode()) > 8*maxTestField:
 		return "client_id is required"
-	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.User != nil || to.Host != here.Host && !loopback:
+	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.User != nil || to.Host != issuer.Host && !loopback:
 		return "redirect_uri must be an address of this server or of this machine"
 	case q.Get("response_type") != "code":
 		return "response_type must be code"
@@ -131,7 +131,8 @@ func (i *TestIssuer) signIn(w http.ResponseWriter, r *http.Request) {
 		r.PostFormValue("groups"),
 	}
 	if p.Subject == "" || len(p.Subject)+len(p.Name)+len(p.Email)+len(p.Groups) > maxTestField {
-		i.writeSignIn(w, http.StatusBadRequest, "A subject is required, and all fields together have at most 1024 bytes.", p, q)
+		i.writeSignIn(w, http.StatusBadRequest,
+			"A subject is required, and all fields together have at most 1024 bytes.", p, q)
 		return
 	}
 	code := i.codes.add(testGrant{

@@ -1,5 +1,5 @@
-// Package tokendb stores what the token service needs: the signing keys of its issuer, and the last exchanges and
-// denials of each identity.
+// Package tokendb stores the signing keys of our issuer, the last exchanges and denials of each identity, and the states
+// of other issuers.
 package tokendb
 
 import (

@@ -441,6 +441,7 @@ CREATE TABLE exchanges (
 CREATE INDEX exchanges_identity ON exchanges (identity, at_ms);
 CREATE INDEX exchanges_at ON exchanges (at_ms);
 
+-- owner: signin/tokendb
 -- The result of the last check of each issuer that an identity trusts.
 CREATE TABLE issuers (
   issuer TEXT PRIMARY KEY,
@@ -449,6 +450,7 @@ CREATE TABLE issuers (
   problem TEXT NOT NULL,
   keys TEXT NOT NULL
 );
+-- owner: access/iamdb
 
 -- The people who have signed in through each provider.
 CREATE TABLE arrivals (

@@ -75,7 +75,8 @@ func newOffice(t *testing.T, s *storetest.Store) *office {
 	o.org = iamtest.AddGroup(t, s.IAMStore, "", "acme").UID
 	o.folder = iamtest.AddGroup(t, s.IAMStore, o.org, "folder").UID
 	o.owner = authz.Caller{
-		Identity: resource.NewRoot(), Act: &resource.Upstream{Issuer: "https://issuer.example", Subject: "owner"}, // as after a sign-in
+		Identity: resource.NewRoot(),
+		Act:      &resource.Upstream{Issuer: "https://issuer.example", Subject: "owner"}, // as after a sign-in
 	}
 	iamtest.AddBinding(t, s.IAMStore, o.org, resource.NewRoot(), resource.OwnerRole)
 	o.binding = iamtest.AddBinding(t, s.IAMStore, o.org, o.owner.Identity, resource.OwnerRole)

@@ -48,8 +48,8 @@ func replications() noun.Noun {
 		Columns: output.Columns("name", output.GroupOf("group", "uid"), "address", "path", "trigger", "state", "pending",
 			"lastError"),
 		Wide: output.Columns("uid", "repos", "tags", "signedOnly", "interval", "followDeletions", "hasCredentials",
-			"identity", "failed", "oldestPendingTime", "successTime", "dueTime", "lastErrorTime", output.NameOf("set by", "setByUid"),
-			"createTime", "updateTime"),
+			"identity", "failed", "oldestPendingTime", "successTime", "dueTime", "lastErrorTime",
+			output.NameOf("set by", "setByUid"), "createTime", "updateTime"),
 		Extra: []func(*noun.App) *cobra.Command{replicationRun, replicationStatus},
 	}
 }

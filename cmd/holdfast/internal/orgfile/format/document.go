@@ -116,7 +116,8 @@ func (p *parser) checkSize(text []byte) error {
 			marks++
 		}
 		if marks > maxMarks {
-			return &Error{model.Position{File: p.file, Line: line}, "the file has too many values: split it into a folder of files"}
+			return &Error{model.Position{File: p.file, Line: line},
+				"the file has too many values: split it into a folder of files"}
 		}
 		if c == '\n' {
 			line++
