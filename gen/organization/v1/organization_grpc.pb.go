@@ -36,8 +36,8 @@ type OrganizationServiceClient interface {
 	GetOrganizationState(ctx context.Context, in *GetOrganizationStateRequest, opts ...grpc.CallOption) (*OrganizationState, error)
 	// ApplyOrganization makes all changes of a list in one transaction, or none of them.
 	// Each change is authorized as if it were made alone, by what the caller may do before
-	// the call: no change can use access that another change of the list gives. So no order
-	// of the changes gives the caller more access than the changes need.
+	// the call: no change can use access that another change of the list gives. So their
+	// order never gives the caller more access than the changes need.
 	ApplyOrganization(ctx context.Context, in *ApplyOrganizationRequest, opts ...grpc.CallOption) (*ApplyOrganizationResponse, error)
 }
 
@@ -82,8 +82,8 @@ type OrganizationServiceServer interface {
 	GetOrganizationState(context.Context, *GetOrganizationStateRequest) (*OrganizationState, error)
 	// ApplyOrganization makes all changes of a list in one transaction, or none of them.
 	// Each change is authorized as if it were made alone, by what the caller may do before
-	// the call: no change can use access that another change of the list gives. So no order
-	// of the changes gives the caller more access than the changes need.
+	// the call: no change can use access that another change of the list gives. So their
+	// order never gives the caller more access than the changes need.
 	ApplyOrganization(context.Context, *ApplyOrganizationRequest) (*ApplyOrganizationResponse, error)
 	mustEmbedUnimplementedOrganizationServiceServer()
 }
