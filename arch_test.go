@@ -246,7 +246,7 @@ var mayImport = []struct{ pkg, imports string }{
 		"server/config signin/signindb signin/tokendb store store/health"},
 	{"server/maintenance", "access/admission access/iamdb core/fault core/resource ops/backup platform/blob " +
 		"platform/buildinfo platform/secret registry registry/registrydb server/config server/installation " +
-		"store store/health store/schema vuln/inspect"},
+		"signin/tokendb store store/health store/schema vuln/inspect"},
 	{"server/listen", "api core/resource"},
 	{"server/listen/listentest", ""},
 	{"server", "..."},
