@@ -108,6 +108,7 @@ func TestDex(t *testing.T) {
 	} else {
 		t.Error("the command prints no address for a trial sign-in")
 	}
+	owner.run("iam", "identity-providers", "update", provider, "--enable")
 	owner.run("iam", "group-mappings", "create", "eng", "--provider", provider, "--role", "editor")
 
 	l := ann.login("--provider", provider)
@@ -174,7 +175,7 @@ func TestCertifiedProvider(t *testing.T) {
 	upstream(t, address, testprogram.Path(t, "node/bin/node"), "provider.mjs", port, "holdfast", redirectAddress(owner))
 	owner.run("iam", "identity-providers", "create", "certified", "--wizard", "--recipe", "other",
 		"--parent", "dev", "--issuer", "http://"+address, "--client-id", "holdfast",
-		"--pkce", "--scope", "email", "--scope", "profile", "--default-role", "viewer", "-o", "id")
+		"--pkce", "--scope", "email", "--scope", "profile", "--default-role", "viewer", "--enable", "-o", "id")
 
 	l := ben.login()
 	b.open(l.address())
