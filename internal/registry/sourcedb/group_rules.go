@@ -10,5 +10,6 @@ func GroupRules() []grouprule.Rule {
 		grouprule.Blocks("registry_upstreams", "parent", "upstreams"),
 		grouprule.Blocks("replications", "parent", "replications"),
 	}
+	rules = append(rules, grouprule.BelongsTo("replications", "replication_states", "replication_tags")...)
 	return append(rules, grouprule.BelongsTo("repos", "follows")...)
 }

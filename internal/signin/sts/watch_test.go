@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/tokendb"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -15,7 +16,7 @@ import (
 // domains are checked directly after the first issuer of this domain, not after its last.
 func TestWatchIsFair(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		x := &Service{store: iamdb.New(s.DB), now: time.Now}
+		x := &Service{store: iamdb.New(s.DB), records: tokendb.New(s.DB), now: time.Now}
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		org := resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: now, UpdateTime: now}
 		if _, err := s.InsertGroup(t.Context(), org); err != nil {
