@@ -497,7 +497,7 @@ func tagSteps() []step {
 		}},
 		{name: "update replication", in: func(s *story) proto.Message {
 			return &ocipb.UpdateReplicationRequest{
-				Replication: &ocipb.Replication{Uid: s.uid("replication"), Tags: []string{"v*"}}}
+				Replication: &ocipb.Replication{Uid: s.uid("replication"), Tags: []string{"v*"}}, UpdateMask: mask("tags")}
 		}},
 		{name: "replication elsewhere", code: codes.InvalidArgument, in: func(s *story) proto.Message {
 			return &ocipb.UpdateReplicationRequest{
@@ -506,7 +506,8 @@ func tagSteps() []step {
 			}
 		}},
 		{name: "pause replication", in: func(s *story) proto.Message {
-			return &ocipb.UpdateReplicationRequest{Replication: &ocipb.Replication{Uid: s.uid("replication"), Paused: true}}
+			return &ocipb.UpdateReplicationRequest{
+				Replication: &ocipb.Replication{Uid: s.uid("replication"), Paused: true}, UpdateMask: mask("paused")}
 		}},
 		{name: "run paused replication", code: codes.FailedPrecondition, in: func(s *story) proto.Message {
 			return &ocipb.RunReplicationRequest{Uid: s.uid("replication")}

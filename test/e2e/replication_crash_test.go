@@ -46,7 +46,7 @@ func countTags(t *testing.T, address string) (front string, pushes func() map[st
 	}
 }
 
-// copiedTags returns the tags that the server reports as copied: all that a run would not copy.
+// copiedTags returns the tags that the server reports as copied. A run would not copy them again.
 func copiedTags(t *testing.T, c *procClient, uid string) map[string]bool {
 	t.Helper()
 	got := procMust[struct {

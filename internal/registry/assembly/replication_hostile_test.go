@@ -46,7 +46,8 @@ type hostile struct {
 	layer   int // size of the layer in bytes; 0 means a few
 }
 
-func hostileTargets() map[string]hostile {
+// hostileTargets returns the ways. A target that does not read waits until released is closed.
+func hostileTargets(released <-chan struct{}) map[string]hostile {
 	const inside = "http://169.254.169.254/latest/meta-data"
 	return map[string]hostile{
 		"the disk is full": {answers: only("PUT", "uploads", answering(507)), reason: "status 507"},
@@ -72,8 +73,8 @@ func hostileTargets() map[string]hostile {
 		"it does not answer a question": {answers: only("HEAD", "manifests", silence), reason: "reached"},
 		"it does not answer":            {answers: only("PUT", "manifests", silence), reason: "reached"},
 		"it does not read": {
-			answers: only("PUT", "uploads", func(http.ResponseWriter, *http.Request) { time.Sleep(answerTime) }),
-			reason:  "too little of a blob", layer: 32 << 20, // more than the buffers of the connection take
+			answers: only("PUT", "uploads", func(http.ResponseWriter, *http.Request) { <-released }),
+			reason:  "too little of a blob", layer: 8 << 20, // more than the buffers of the connection take
 		},
 		"it asks for unknown credentials": {
 			answers: only("HEAD", "manifests", answering(401)), reason: "asks for credentials",
@@ -108,10 +109,11 @@ func TestReplicationHostileTarget(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r, d := newCopyRig(t, s, answerTime), newDistribution(t)
 		good := r.replicates(t, d.replication("good", "good"))
-		all := map[string]*misbehaving{}
-		for name, how := range hostileTargets() {
+		all, released := map[string]*misbehaving{}, make(chan struct{})
+		for name, how := range hostileTargets(released) {
 			all[name] = r.misbehaves(t, d, fmt.Sprint("app", len(all)), how)
 		}
+		t.Cleanup(func() { close(released) }) // before the servers of the targets are closed
 		for name, m := range all {
 			t.Run(name, func(t *testing.T) {
 				r.failing(t, m.Replication, m.reason)

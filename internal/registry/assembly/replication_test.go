@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -50,7 +51,7 @@ func newTarget(t *testing.T, address string) *target {
 		r.Out.Host = r.In.Host
 	}, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 	g := &target{counts: map[string]int{}}
-	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.mu.Lock()
 		parts := strings.Split(r.URL.Path, "/")
 		if len(parts) > 2 {
@@ -62,6 +63,11 @@ func newTarget(t *testing.T, address string) *target {
 			proxy.ServeHTTP(w, r)
 		}
 	}))
+	g.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		must(t, c.(*net.TCPConn).SetReadBuffer(64<<10)) // so that a target that does not read is soon noticed
+		return ctx
+	}
+	g.Start()
 	t.Cleanup(g.Close)
 	return g
 }
@@ -82,7 +88,7 @@ func (g *target) take() map[string]int {
 }
 
 // answerTime is how long the copies in most tests wait for an answer of a target.
-const answerTime = 2 * time.Second
+const answerTime = 5 * time.Second
 
 // A copyRig replicates acme/team to other registries.
 type copyRig struct {
@@ -97,7 +103,7 @@ func newCopyRig(t *testing.T, s *storetest.Store, patience time.Duration) *copyR
 	out := outbound.Config{Loopback: true, Timeout: patience}
 	r := &copyRig{rig: newRig(t, s, assembly.Config{
 		Key: secret.NewKey(), Outbound: out, KeepTrash: time.Hour, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Targets: upstream.New(upstream.Config{Outbound: out, Stall: time.Second, MinRate: 1 << 20}),
+		Targets: upstream.New(upstream.Config{Outbound: out, Stall: 2 * time.Second, MinRate: 64 << 10}),
 	})}
 	r.service = r.Metadata(page.NewTokens([]byte(strings.Repeat("k", 32)), s.Now))
 	r.start(t)

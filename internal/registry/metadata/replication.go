@@ -117,7 +117,7 @@ func (s *Service) ListReplications(
 }
 
 // UpdateReplication applies change to a replication. The caller needs replication.Capabilities on it, and copies act as
-// the caller from then on. The target cannot change, because the record of what was copied belongs to it.
+// the caller from then on. The target cannot change, because the record of copied tags belongs to it.
 func (s *Service) UpdateReplication(
 	ctx context.Context, uid resource.UID, change func(*registry.Replication) error,
 ) (registry.Replication, error) {

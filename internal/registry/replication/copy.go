@@ -118,7 +118,7 @@ func contentOf(digest string, set *imagecopy.Set) string {
 }
 
 // removeTag handles a tag that does not exist any more. It removes the tag at the target if the replication follows
-// deletions and the target still has what was copied.
+// deletions and the tag at the target still has the copied digest.
 func (a *attempt) removeTag(ctx context.Context, g sourcedb.PendingTag) error {
 	if !a.FollowDeletions || g.Digest == "" {
 		return a.sources.Dropped(ctx, a.run, g)
@@ -257,7 +257,7 @@ func (c copying) copyBlob(ctx context.Context, n registry.Need) error {
 		if err != nil {
 			return remoteError(err)
 		}
-		at := place{c.UID, n.Digest}
+		blob := place{c.UID, n.Digest}
 		if !has {
 			b, err := c.Store.Blob(ctx, c.from, n.Digest)
 			if errors.Is(err, fault.NotFound) && n.Optional {
@@ -269,7 +269,7 @@ func (c copying) copyBlob(ctx context.Context, n registry.Need) error {
 			if err != nil {
 				return err
 			}
-			from, _ := c.places.Get(at)
+			from, _ := c.places.Get(blob)
 			if from == c.to {
 				from = ""
 			}
@@ -277,7 +277,7 @@ func (c copying) copyBlob(ctx context.Context, n registry.Need) error {
 				return err
 			}
 		}
-		c.places.Add(at, c.to)
+		c.places.Add(blob, c.to)
 		return nil
 	})
 }

@@ -195,7 +195,7 @@ func (r *Replicator) EachTag(
 			if !of.SelectsRepo(pathBelow(of, path)) {
 				continue
 			}
-			if more, err := r.eachTagOf(ctx, of, repo, visit); err != nil || !more {
+			if goOn, err := r.eachTagOf(ctx, of, repo, visit); err != nil || !goOn {
 				return err
 			}
 		}
@@ -204,7 +204,7 @@ func (r *Replicator) EachTag(
 
 func (r *Replicator) eachTagOf(
 	ctx context.Context, of registry.Replication, repo resource.UID, visit func([]sourcedb.ScannedTag) (bool, error),
-) (more bool, _ error) {
+) (goOn bool, _ error) {
 	for last := ""; ; {
 		tags, err := r.sources.ScanTags(ctx, of.UID, repo, last, namesAtOnce)
 		if err != nil || len(tags) == 0 {
@@ -217,13 +217,13 @@ func (r *Replicator) eachTagOf(
 				selected = append(selected, g)
 			}
 		}
-		if more, err = visit(selected); err != nil || !more {
-			return more, err
+		if goOn, err = visit(selected); err != nil || !goOn {
+			return goOn, err
 		}
 	}
 }
 
-// copyAll copies tags, some at the same time. It returns an error if no more tags can be copied now. Until the target
+// copyAll copies tags, some at the same time. It returns an error if no goOn tags can be copied now. Until the target
 // has taken an image, it copies one tag at a time, so that a target that does not answer leaves room for others.
 func (a *attempt) copyAll(ctx context.Context, tags []sourcedb.PendingTag) error {
 	ctx, cancel := context.WithCancelCause(ctx)

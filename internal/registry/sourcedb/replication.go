@@ -95,10 +95,10 @@ func (s *Store) UpdateReplication(
 		if err != nil {
 			return err
 		}
-		now := store.MS(clock)
+		currentTime := store.MS(clock)
 		_, err = t.Exec(ctx, `UPDATE replication_states SET push = $2, paused = $3, scan_ms = $4, due_ms = $5, pause_ms = 0,
 			holder = '', until_ms = 0, tries = 0 WHERE replication = $1`, store.Segment(after.UID),
-			after.Trigger == registry.OnPush, after.Paused, firstScan(after, now), now)
+			after.Trigger == registry.OnPush, after.Paused, firstScan(after, currentTime), currentTime)
 		return err
 	})
 	return after, err

@@ -80,7 +80,7 @@ func (s *Store) ScanOrganization(ctx context.Context, organization resource.UID)
 	})
 }
 
-// ScanReplication makes a replication queue all selected tags at once, but not before gap has passed since the last
+// ScanReplication queues all selected tags of a replication in one run, but not before gap has passed since the last
 // call. A pause that the target has demanded continues. It returns fault.NotFound if there is no such replication.
 func (s *Store) ScanReplication(ctx context.Context, uid resource.UID, gap time.Duration) error {
 	return s.write(ctx, func(t Tx) error {
@@ -88,11 +88,11 @@ func (s *Store) ScanReplication(ctx context.Context, uid resource.UID, gap time.
 		if err != nil {
 			return err
 		}
-		now := store.MS(clock)
+		currentTime := store.MS(clock)
 		n, err := t.Exec(ctx, `UPDATE replication_states SET run_ms = CASE WHEN run_ms + $3 > $2 THEN run_ms + $3 ELSE $2 END,
 			scan_ms = CASE WHEN run_ms + $3 > $2 THEN run_ms + $3 ELSE $2 END,
 			due_ms = CASE WHEN run_ms + $3 > $2 THEN run_ms + $3 ELSE $2 END, pause_ms = 0
-			WHERE uid = $1 AND NOT gone`, string(uid), now, gap.Milliseconds())
+			WHERE uid = $1 AND NOT gone`, string(uid), currentTime, gap.Milliseconds())
 		if err == nil && n == 0 {
 			err = fault.Missing("replication", string(uid))
 		}

@@ -108,7 +108,8 @@ func (i *TestIssuer) signInProblem(q url.Values) string {
 	switch {
 	case q.Get("client_id") == "" || len(q.Encode()) > 8*maxTestField:
 		return "client_id is required"
-	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.User != nil || to.Host != issuer.Host && !loopback:
+	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.User != nil ||
+		to.Host != issuer.Host && !loopback:
 		return "redirect_uri must be an address of this server or of this machine"
 	case q.Get("response_type") != "code":
 		return "response_type must be code"

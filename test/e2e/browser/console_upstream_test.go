@@ -45,7 +45,7 @@ func walkUpstreams(t *testing.T, s *site) {
 	b.closed()
 	b.read("with a password")
 	b.read("it answers with status 500") // as the server saw when it tried the new address
-	b.lacks("Fetch from a registry…") // a group has at most one upstream
+	b.lacks("Fetch from a registry…")    // a group has at most one upstream
 
 	s.pull(t, "dev/mirror/library/app", http.StatusBadGateway)
 	b.reload("it answers with status 500")

@@ -45,7 +45,7 @@ func (c Challenge) Realm() (*url.URL, bool) {
 	return realm, c.Scheme == "bearer" && err == nil && realm.Host != "" && realm.User == nil
 }
 
-// Address returns the URL at which to request a token for scopes, which are separated by spaces. A token without a scope
+// Address returns the URL at which to request a token for scopes, which are separated by spaces. A token without scopes
 // proves only the identity of the caller.
 func (c Challenge) Address(realm *url.URL, scope string) string {
 	u := *realm
