@@ -54,6 +54,7 @@ const (
 	countsKept    = 30 * time.Second // minimum time for which the counts of packages in many images are reused
 	mostKept      = 5 * time.Minute  // maximum of this time
 	countsPerTime = 20               // this time divided by the time that counting took, between the limits
+	maxCounting   = 5 * time.Minute  // maximum time of a count that continues after its request
 	countsCached  = 64               // number of sets of images whose counts are cached, with the IDs of their packages
 )
 
@@ -200,24 +201,53 @@ func (s *Service) CoverageOf(ctx context.Context, reach []resource.UID, byAdviso
 	return s.completeCoverage(ctx, c, seen, byAdvisory)
 }
 
-// countPackages counts the packages of the images in reach by kind.
+// countPackages counts the packages of the images in reach by kind. If the request ends before, counting continues, so
+// that one of the next requests finds the result. Otherwise a place with very many images would never get an answer.
 func (s *Service) countPackages(
 	ctx context.Context, reach []resource.UID, images findingdb.ImageSet,
 ) (c cachedCount, _ error) {
 	key := strings.Join(sortedTexts(reach), " ")
-	current := s.packages.Time()
-	known, ok := s.counts.Get(key)
-	added, only := images.Added(known.images)
-	if !ok || !only || known.history != s.packages.History() || current.Sub(known.time) >= known.kept() {
-		known, added = cachedCount{history: s.packages.History(), time: current}, images
-	} else if added.Len() == 0 {
+	if known, _, complete := s.counted(key, images); complete {
 		return known, nil
 	}
 	done, err := s.turns.Wait(ctx, reach)
 	if err != nil {
 		return c, err
 	}
-	defer done()
+	return untilDone(ctx, maxCounting, func(ctx context.Context) (cachedCount, error) {
+		defer done()
+		known, added, complete := s.counted(key, images)
+		if complete { // another request has counted in the meantime
+			return known, nil
+		}
+		counted, err := s.countMore(ctx, known, added)
+		if err != nil {
+			return c, err
+		}
+		counted.images = images
+		s.counts.Add(key, counted)
+		return counted, nil
+	})
+}
+
+// counted returns the count in the cache, the images that it lacks, and whether it lacks none. If the count cannot be
+// used, it returns an empty count and all images.
+func (s *Service) counted(
+	key string, images findingdb.ImageSet,
+) (known cachedCount, added findingdb.ImageSet, complete bool) {
+	current := s.packages.Time()
+	known, ok := s.counts.Get(key)
+	added, only := images.Added(known.images)
+	if !ok || !only || known.history != s.packages.History() || current.Sub(known.time) >= known.kept() {
+		return cachedCount{history: s.packages.History(), time: current}, images, false
+	}
+	return known, added, added.Len() == 0
+}
+
+// countMore adds the packages of images to a count.
+func (s *Service) countMore(
+	ctx context.Context, known cachedCount, added findingdb.ImageSet,
+) (c cachedCount, _ error) {
 	begin := time.Now()
 	ids, err := s.packages.PackagesOf(ctx, added)
 	if err != nil {
@@ -237,10 +267,33 @@ func (s *Service) countPackages(
 	if known.packages == nil {
 		c.took = time.Since(begin)
 	}
-	c.images, c.packages = images, slices.Concat(known.packages, ids)
+	c.packages = slices.Concat(known.packages, ids)
 	slices.Sort(c.packages)
-	s.counts.Add(key, c)
 	return c, nil
+}
+
+// untilDone returns the result of f, or the reason why ctx has ended. f continues after the end of ctx, for at most
+// limit.
+func untilDone[T any](
+	ctx context.Context, limit time.Duration, f func(context.Context) (T, error),
+) (zero T, _ error) {
+	type result struct {
+		value T
+		err   error
+	}
+	finished := make(chan result, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+		defer cancel()
+		value, err := f(ctx)
+		finished <- result{value, err}
+	}()
+	select {
+	case r := <-finished:
+		return r.value, r.err
+	case <-ctx.Done():
+		return zero, context.Cause(ctx)
+	}
 }
 
 func sortedTexts(uids []resource.UID) (texts []string) {

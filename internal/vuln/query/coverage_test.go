@@ -1,10 +1,13 @@
 package query_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
@@ -129,6 +132,40 @@ func TestCoverageOfOneImage(t *testing.T) {
 		must(t, err)
 		if others.Images != 0 || others.Packages.Packages != 0 || others.Extent != query.ExtentNothing {
 			t.Errorf("somebody else sees the coverage %+v", others)
+		}
+	})
+}
+
+// TestCountContinues checks that a count that takes longer than its request is completed, and that one that takes too
+// long is stopped.
+func TestCountContinues(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		counted := 0
+		_, err := query.UntilDone(ctx, time.Minute, func(ctx context.Context) (int, error) {
+			select {
+			case <-time.After(30 * time.Second):
+				counted = 7
+			case <-ctx.Done():
+			}
+			return counted, ctx.Err()
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || counted != 0 {
+			t.Errorf("the request got %v, with %d", err, counted)
+		}
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if counted != 7 {
+			t.Error("counting ended with the request")
+		}
+		got, err := query.UntilDone(t.Context(), time.Minute, func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			return 8, ctx.Err()
+		})
+		if got != 8 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a count without end returned %d, %v", got, err)
 		}
 	})
 }

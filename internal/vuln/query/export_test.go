@@ -1,0 +1,4 @@
+package query
+
+// UntilDone makes untilDone available to tests.
+var UntilDone = untilDone[int]
