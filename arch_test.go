@@ -55,6 +55,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"store/lease", "core/fault store"},
 	{"store/recount", "core/resource store"},
 	{"store/outbox", "core/resource store"},
+	{"store/watch", "core/resource store store/lease store/outbox"},
 	{"store/readbatch", "core/fault platform/trace store"},
 	{"store/health", "store store/schema"},
 	{"store/dump", "core/fault store store/health store/schema"},
@@ -153,11 +154,10 @@ var mayImport = []struct{ pkg, imports string }{
 		"registry/pulllog registry/registrydb registry/upload signin/issuers signin/token store store/access"},
 	{"registry/imagecopy", "core/fault core/resource registry registry/oci registry/registrydb"},
 	{"registry/reposync", "access/authz core/fault core/resource platform/fairlimit platform/metric registry " +
-		"registry/imagecopy registry/mirror registry/oci registry/registrydb registry/sourcedb store/lease " +
-		"store/outbox"},
+		"registry/imagecopy registry/mirror registry/oci registry/registrydb registry/sourcedb store/watch"},
 	{"registry/replication", "access/authz core/fault core/resource platform/fairlimit platform/metric " +
 		"platform/secret registry registry/imagecopy registry/images registry/mirror registry/pulllog registry/registrydb " +
-		"registry/reposync registry/sourcedb registry/upload registry/upstream signin/token store/lease store/outbox"},
+		"registry/reposync registry/sourcedb registry/upload registry/upstream signin/token store/watch"},
 	{"registry/upkeep", "core/fault core/resource platform/blob platform/fairlimit platform/metric registry " +
 		"registry/gcdb registry/registrydb registry/retentiondb registry/upload"},
 	{"registry/metadata", "access/authz access/iamdb core/fault core/page core/resource platform/outbound " +

@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/upload"
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store/watch"
 )
 
 // Capabilities are the capabilities that an identity needs on the group of a replication to create and change it, and
@@ -45,6 +46,7 @@ const (
 	dueAtOnce     = 200 // due replications that one query returns
 
 	pollInterval  = 500 * time.Millisecond
+	errorPause    = 5 * time.Second
 	renewInterval = 5 * time.Second
 	placesCached  = 1 << 14
 )
@@ -96,8 +98,9 @@ func (r *Replicator) Run(ctx context.Context) error {
 			r.Log.WarnContext(ctx, "replications continue later", "err", err)
 		}
 	}
+	changes := watch.Watch{DB: r.Store.DB, Lease: watchLease, Reader: changeReader{r}, Log: r.Log}
 	var tasks sync.WaitGroup
-	tasks.Go(func() { r.watchEvents(ctx) })
+	tasks.Go(func() { changes.Run(ctx) })
 	tasks.Go(func() { r.work(ctx) })
 	tasks.Wait()
 	return nil
@@ -108,10 +111,10 @@ func (r *Replicator) work(ctx context.Context) {
 	w := workers{Replicator: r, holder: rand.Text(), busy: map[resource.UID]resource.Tenant{},
 		perTenant: map[resource.Tenant]int{}}
 	defer w.tasks.Wait()
-	for ; ctx.Err() == nil; pause(ctx, pollInterval) {
+	for ; ctx.Err() == nil; watch.Pause(ctx, pollInterval) {
 		if err := w.start(ctx); err != nil && ctx.Err() == nil {
 			r.Log.WarnContext(ctx, "images are not replicated", "err", err)
-			pause(ctx, watchRenew)
+			watch.Pause(ctx, errorPause)
 		}
 	}
 }
@@ -198,7 +201,7 @@ func (r *Replicator) attempt(ctx context.Context, run sourcedb.ReplicationRun) {
 // renew renews the lease on an attempt until ctx ends. It calls cancel if the attempt has ended.
 func (r *Replicator) renew(ctx context.Context, run sourcedb.ReplicationRun, cancel context.CancelCauseFunc) {
 	for {
-		pause(ctx, renewInterval)
+		watch.Pause(ctx, renewInterval)
 		if ctx.Err() != nil {
 			return
 		}
@@ -225,12 +228,4 @@ func (r *Replicator) result(
 	}
 	r.Log.WarnContext(ctx, "images were not replicated", "replication", run.UID, "err", err)
 	return sourcedb.ReplicationEnd{Error: notNow}, true
-}
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

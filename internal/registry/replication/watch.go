@@ -2,186 +2,70 @@ package replication
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
-	"github.com/holdfast-dev/holdfast/internal/store/lease"
-	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 )
 
 const (
-	watchLease   = "replication" // name of the lease in the database
-	leaseTime    = 15 * time.Second
-	watchRenew   = 5 * time.Second
-	eventsAtOnce = 500
-	saveInterval = 30 * time.Second // time between saves of the cursor while nothing is queued
-	maxBehind    = 100_000          // unread events; if there are more, all selected tags are queued instead
-	namesAtOnce  = 1000
+	watchLease  = "replication" // name of the lease of the replica that watches for changes
+	namesAtOnce = 1000
 )
 
-// watchEvents queues tags that have changed, while this replica holds the lease.
-func (r *Replicator) watchEvents(ctx context.Context) {
-	id := rand.Text()
-	for ; ctx.Err() == nil; pause(ctx, watchRenew) {
-		w := watch{Replicator: r, id: id, history: r.Store.History()}
-		has, err := w.lease(ctx)
-		if err == nil && has {
-			err = w.watch(ctx)
-		}
-		if err != nil && ctx.Err() == nil {
-			r.Log.WarnContext(ctx, "changes of replicated repos are not watched", "err", err)
-		}
-	}
-	if r.Store.Replicated() {
-		_ = lease.Release(context.WithoutCancel(ctx), r.Store.DB, watchLease, id) // if this fails, the lease expires
-	}
+// A changeReader queues the tags that events are about.
+type changeReader struct{ *Replicator }
+
+// Wanted implements watch.Reader.
+func (r changeReader) Wanted(ctx context.Context) (bool, error) {
+	return r.sources.HasReplications(ctx)
 }
 
-// A watch reads events and queues the tags that they are about. Pushes do not wait for it.
-type watch struct {
-	*Replicator
-	id      string
-	history int64 // DB.History when watching began; after it changes, events may have other numbers
-	tail    *outbox.Tail
-	saved   int64 // number of the last event that was read, as stored in the database
+// Cursor implements watch.Reader.
+func (r changeReader) Cursor(ctx context.Context) (int64, error) {
+	return r.sources.ReplicationCursor(ctx)
 }
 
-// lease acquires or renews the lease. It reports whether this replica holds it.
-func (w *watch) lease(ctx context.Context) (bool, error) {
-	if !w.Store.Replicated() {
-		return true, nil
-	}
-	return lease.Acquire(ctx, w.Store.DB, watchLease, w.id, leaseTime)
+// Save implements watch.Reader.
+func (r changeReader) Save(ctx context.Context, seq int64) error {
+	return r.sources.SaveReplicationCursor(ctx, seq)
 }
 
-// watch reads events until the lease is lost, DB.History changes, or ctx ends.
-func (w *watch) watch(ctx context.Context) error {
-	if err := w.begin(ctx); err != nil {
+// Missed implements watch.Reader. It queues all selected tags.
+func (r changeReader) Missed(ctx context.Context, seq int64) error {
+	if err := r.sources.ScanPushReplications(ctx); err != nil {
 		return err
 	}
-	renewed, saved := time.Now(), time.Now()
-	for ctx.Err() == nil && w.Store.History() == w.history {
-		if time.Since(renewed) >= watchRenew {
-			renewed = time.Now()
-			if has, err := w.lease(ctx); err != nil || !has {
-				return err
-			}
-		}
-		n, err := w.readEvents(ctx)
-		if err != nil {
-			return err
-		}
-		if w.tail.At() != w.saved && time.Since(saved) >= saveInterval {
-			saved = time.Now()
-			if err := w.save(ctx); err != nil {
-				return err
-			}
-		}
-		if n < eventsAtOnce {
-			pause(ctx, pollInterval)
-		}
-	}
-	return nil
+	return r.sources.SaveReplicationCursor(ctx, seq)
 }
 
-// begin prepares reading after the last event that any replica has read. If that event is unknown or too old, all
-// selected tags are queued.
-func (w *watch) begin(ctx context.Context) error {
-	cursor, err := w.sources.ReplicationCursor(ctx)
-	if err != nil {
-		return err
-	}
-	last, err := outbox.Last(ctx, w.Store.DB)
-	if err != nil {
-		return err
-	}
-	unknown := cursor < 0 || cursor > last || last-cursor > maxBehind
-	if unknown {
-		cursor = last
-	}
-	w.saved = cursor
-	if w.tail, err = outbox.NewTail(ctx, w.Store.DB, cursor); err != nil || !unknown {
-		return err
-	}
-	has, err := w.sources.HasReplications(ctx)
-	if err != nil || !has {
-		return err
-	}
-	if err := w.sources.ScanPushReplications(ctx); err != nil {
-		return err
-	}
-	return w.sources.SaveReplicationCursor(ctx, cursor)
-}
-
-// save stores the number of the last event that was read. It writes nothing if there are no replications, because
-// begin then needs no cursor.
-func (w *watch) save(ctx context.Context) error {
-	has, err := w.sources.HasReplications(ctx)
-	if err != nil || !has {
-		return err
-	}
-	w.saved = w.tail.At()
-	return w.sources.SaveReplicationCursor(ctx, w.saved)
-}
-
-// readEvents reads the next events and returns their number. If nothing is replicated after pushes, it skips events
-// without reading them.
-func (w *watch) readEvents(ctx context.Context) (n int, _ error) {
-	has, err := w.sources.HasReplications(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if !has {
-		n, whole, err := w.tail.Skip(ctx, eventsAtOnce, "")
-		if err != nil || whole {
-			return n, errors.Join(err, w.scanIfCreated(ctx, n))
-		}
-	}
-	events, err := w.tail.Next(ctx, eventsAtOnce)
-	if err != nil || !has {
-		return len(events), errors.Join(err, w.scanIfCreated(ctx, len(events)))
-	}
+// Handle implements watch.Reader.
+func (r changeReader) Handle(ctx context.Context, events []resource.Event, seq int64) (saved bool, _ error) {
 	changes := map[resource.UID]*change{}
 	for _, e := range events {
 		if e.Type == resource.SignerCreated { // images may count as signed now
-			if err := w.sources.ScanOrganization(ctx, e.Subject.Root()); err != nil {
-				return 0, err
+			if err := r.sources.ScanOrganization(ctx, e.Subject.Root()); err != nil {
+				return false, err
 			}
 		}
 		if err := collect(changes, e); err != nil {
-			return 0, err
+			return false, err
 		}
 	}
 	for repo, c := range changes {
-		if err := w.queueChange(ctx, repo, c); err != nil {
-			return 0, err
+		if err := r.queueChange(ctx, repo, c); err != nil {
+			return false, err
 		}
 	}
 	if len(changes) == 0 {
-		return len(events), nil
+		return false, nil
 	}
-	return len(events), w.save(ctx)
-}
-
-// scanIfCreated queues all selected tags if a replication was created while n events were skipped, because one of them
-// may be about a tag that the first scan of the replication did not see.
-func (w *watch) scanIfCreated(ctx context.Context, n int) error {
-	if n == 0 {
-		return nil
-	}
-	has, err := w.sources.HasReplications(ctx)
-	if err != nil || !has {
-		return err
-	}
-	return w.sources.ScanPushReplications(ctx)
+	return true, r.sources.SaveReplicationCursor(ctx, seq)
 }
 
 // A change has the tags of a repo that have changed.
@@ -244,39 +128,39 @@ func (c *change) addTag(name string) {
 }
 
 // queueChange queues the changed tags of a repo for all replications that select them.
-func (w *watch) queueChange(ctx context.Context, repo resource.UID, c *change) error {
-	over, err := w.sources.ReplicationsOver(ctx, repo.Ancestors())
+func (r changeReader) queueChange(ctx context.Context, repo resource.UID, c *change) error {
+	over, err := r.sources.ReplicationsOver(ctx, repo.Ancestors())
 	if err != nil || len(over) == 0 {
 		return err
 	}
 	if c.deleted {
-		for _, r := range over {
-			if err := w.sources.QueueCopiedOf(ctx, r.UID, repo); err != nil {
+		for _, to := range over {
+			if err := r.sources.QueueCopiedOf(ctx, to.UID, repo); err != nil {
 				return err
 			}
 		}
 	}
-	path, err := w.Store.RepoPath(ctx, repo)
+	path, err := r.Store.RepoPath(ctx, repo)
 	if errors.Is(err, fault.NotFound) { // it was deleted, or will be found deleted by a later event
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := w.addReached(ctx, repo, c); err != nil {
+	if err := r.addReached(ctx, repo, c); err != nil {
 		return err
 	}
-	for _, r := range over {
-		if !r.SelectsRepo(pathBelow(r, path)) {
+	for _, to := range over {
+		if !to.SelectsRepo(pathBelow(to, path)) {
 			continue
 		}
 		var tags []sourcedb.QueuedTag
 		for name := range c.tags {
-			if r.SelectsTag(name) {
+			if to.SelectsTag(name) {
 				tags = append(tags, sourcedb.QueuedTag{Repo: repo, Name: name})
 			}
 		}
-		if err := w.sources.QueueReplicated(ctx, r.UID, tags); err != nil {
+		if err := r.sources.QueueReplicated(ctx, to.UID, tags); err != nil {
 			return err
 		}
 	}
@@ -284,9 +168,9 @@ func (w *watch) queueChange(ctx context.Context, repo resource.UID, c *change) e
 }
 
 // addReached adds the tags of a new repo, and the tags of images to which something was attached.
-func (w *watch) addReached(ctx context.Context, repo resource.UID, c *change) error {
+func (r changeReader) addReached(ctx context.Context, repo resource.UID, c *change) error {
 	for last := ""; c.added; {
-		names, err := w.Store.TagNames(ctx, repo, last, namesAtOnce)
+		names, err := r.Store.TagNames(ctx, repo, last, namesAtOnce)
 		if err != nil {
 			return err
 		}
@@ -297,7 +181,7 @@ func (w *watch) addReached(ctx context.Context, repo resource.UID, c *change) er
 		c.added = len(names) == namesAtOnce
 	}
 	for digest := range c.digests {
-		names, err := w.tagsOf(ctx, repo, digest)
+		names, err := r.tagsOf(ctx, repo, digest)
 		if err != nil {
 			return err
 		}
@@ -312,14 +196,14 @@ func (w *watch) addReached(ctx context.Context, repo resource.UID, c *change) er
 const maxAttached = 4
 
 // tagsOf returns the tags whose images contain a manifest, or to whose images it is attached.
-func (w *watch) tagsOf(ctx context.Context, repo resource.UID, digest string) (names []string, _ error) {
+func (r changeReader) tagsOf(ctx context.Context, repo resource.UID, digest string) (names []string, _ error) {
 	for range maxAttached {
-		reached, err := w.sources.TagsReaching(ctx, repo, digest)
+		reached, err := r.sources.TagsReaching(ctx, repo, digest)
 		if err != nil {
 			return nil, err
 		}
 		names = append(names, reached...)
-		m, err := w.Store.Manifest(ctx, repo, digest)
+		m, err := r.Store.Manifest(ctx, repo, digest)
 		if errors.Is(err, fault.NotFound) {
 			return names, nil
 		}

@@ -17,6 +17,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/mirror"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
+	"github.com/holdfast-dev/holdfast/internal/store/watch"
+)
+
+const (
+	pollInterval = 500 * time.Millisecond
+	errorPause   = 5 * time.Second
 )
 
 // The capabilities that an identity needs to set the source of a repo: on the repo itself and on the source. A sync
@@ -54,24 +60,17 @@ func New(
 // Run syncs repos until ctx ends. One replica watches for changes of sources, and makes the repos that sync from them
 // due. Every replica syncs repos that are due.
 func (s *Syncer) Run(ctx context.Context) error {
+	changes := watch.Watch{DB: s.store.DB, Lease: watchLease, Reader: sourceReader{s.sources}, Log: s.log}
 	var tasks sync.WaitGroup
-	tasks.Go(func() { s.watchSources(ctx) })
+	tasks.Go(func() { changes.Run(ctx) })
 	tasks.Go(func() {
-		for ; ctx.Err() == nil; pause(ctx, pollInterval) {
+		for ; ctx.Err() == nil; watch.Pause(ctx, pollInterval) {
 			if _, _, err := s.RunDue(ctx); err != nil && ctx.Err() == nil {
 				s.log.WarnContext(ctx, "repos are not synced", "err", err)
-				pause(ctx, watchRenew)
+				watch.Pause(ctx, errorPause)
 			}
 		}
 	})
 	tasks.Wait()
 	return nil
-}
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
