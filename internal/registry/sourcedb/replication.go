@@ -136,17 +136,25 @@ func (s *Store) ReplicationSecrets(ctx context.Context) ([][]byte, error) {
 func (t Tx) ForgetReplicationSecrets(
 	ctx context.Context, opens func(sealed []byte) bool,
 ) (lost []registry.Replication, _ error) {
-	sealed, err := replications.All(ctx, t.Rows, ` WHERE length(t.secret) > 0 ORDER BY t.seg`)
+	return forgetSecrets(ctx, t, &replications, opens,
+		func(r *registry.Replication) *resource.Secret { return &r.Credentials })
+}
+
+// forgetSecrets removes the secrets of a kind for which opens reports false, and returns the resources that lost theirs.
+func forgetSecrets[T any](
+	ctx context.Context, t Tx, kind *store.Kind[T], opens func(sealed []byte) bool, secretOf func(*T) *resource.Secret,
+) (lost []T, _ error) {
+	sealed, err := kind.All(ctx, t.Rows, ` WHERE length(t.secret) > 0 ORDER BY t.seg`)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range sealed {
-		if opens(r.Credentials.Sealed) {
+	for _, before := range sealed {
+		if opens(secretOf(&before).Sealed) {
 			continue
 		}
-		after := r
-		after.Credentials = resource.Secret{}
-		if err := store.Update(ctx, t.Tx, &replications, r, &after); err != nil {
+		after := before
+		*secretOf(&after) = resource.Secret{}
+		if err := store.Update(ctx, t.Tx, kind, before, &after); err != nil {
 			return nil, err
 		}
 		lost = append(lost, after)

@@ -126,26 +126,13 @@ func (s *Store) UpstreamSecrets(ctx context.Context) ([][]byte, error) {
 // their credentials.
 func (t Tx) ForgetUpstreamSecrets(
 	ctx context.Context, opens func(sealed []byte) bool,
-) (lost []registry.Upstream, _ error) {
-	sealed, err := upstreams.All(ctx, t.Rows, ` WHERE length(t.secret) > 0 ORDER BY t.seg`)
-	if err != nil {
-		return nil, err
+) ([]registry.Upstream, error) {
+	lost, err := forgetSecrets(ctx, t, &upstreams, opens,
+		func(u *registry.Upstream) *resource.Secret { return &u.Credentials })
+	if err != nil || len(lost) == 0 {
+		return lost, err
 	}
-	for _, u := range sealed {
-		if opens(u.Credentials.Sealed) {
-			continue
-		}
-		after := u
-		after.Credentials = resource.Secret{}
-		if err := store.Update(ctx, t.Tx, &upstreams, u, &after); err != nil {
-			return nil, err
-		}
-		lost = append(lost, after)
-	}
-	if len(lost) > 0 {
-		err = t.upstreamsChanged(ctx)
-	}
-	return lost, err
+	return lost, t.upstreamsChanged(ctx)
 }
 
 // An UpstreamSet is an immutable copy of all upstreams.
