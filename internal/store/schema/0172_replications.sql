@@ -53,8 +53,9 @@ CREATE INDEX replication_states_due ON replication_states (due_ms, root) WHERE d
 CREATE INDEX replication_states_push ON replication_states (push) WHERE push;
 
 -- The tags of replications: what was last copied, and whether the tag is pending. digest is the copied digest, or ''.
--- content identifies everything that was copied with it, and target is the name of the repo at the target. A tag is pending if due_ms is not NULL: it was queued at
--- queue_ms, and the next attempt is due at due_ms. changes rises when the tag is queued.
+-- content identifies everything that was copied with it, and target is the name of the repo at the target. A tag is
+-- pending if due_ms is not NULL: it was queued at queue_ms, and the next attempt is due at due_ms. changes rises when
+-- the tag is queued.
 CREATE TABLE replication_tags (
   replication BIGINT NOT NULL,
   repo BIGINT NOT NULL,
