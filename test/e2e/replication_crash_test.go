@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream/upstreamtest"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
@@ -92,7 +91,6 @@ func TestReplicationCrash(t *testing.T) {
 			copied = copiedTags(t, owner, uid)
 			return len(copied) >= least
 		})
-		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
 		p.kill()
 		before := pushes()
 		p = procStart(t, env...)
