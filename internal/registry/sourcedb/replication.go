@@ -140,7 +140,7 @@ func (t Tx) ForgetReplicationSecrets(
 		func(r *registry.Replication) *resource.Secret { return &r.Credentials })
 }
 
-// forgetSecrets removes the secrets of a kind for which opens reports false, and returns the resources that lost theirs.
+// forgetSecrets removes all secrets of a kind for which opens reports false, and returns the resources that lost one.
 func forgetSecrets[T any](
 	ctx context.Context, t Tx, kind *store.Kind[T], opens func(sealed []byte) bool, secretOf func(*T) *resource.Secret,
 ) (lost []T, _ error) {

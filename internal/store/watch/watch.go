@@ -34,8 +34,8 @@ type Reader interface {
 	// Save stores a cursor.
 	Save(ctx context.Context, seq int64) error
 
-	// Handle handles events, the last of which has the number seq. It reports whether it has stored seq as the cursor.
-	// After a crash, it may get events again.
+	// Handle handles events up to the number seq. It reports whether it has stored seq as the cursor. After a crash, it
+	// may get events again.
 	Handle(ctx context.Context, events []resource.Event, seq int64) (saved bool, err error)
 
 	// Missed handles that any event up to seq may not have been handled, and stores seq as the cursor.

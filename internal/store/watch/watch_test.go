@@ -167,8 +167,8 @@ func unknownCursor(t *testing.T, s *iamtest.Store) {
 	}
 }
 
-// notWanted checks that events are passed over while nobody needs them. An event that is passed over just after somebody
-// needs them is reported as missed.
+// notWanted checks that events are passed over while nobody needs them. If somebody needs them by then, an event that
+// is passed over is reported as missed.
 func notWanted(t *testing.T, s *iamtest.Store) {
 	r := &recorder{}
 	start(t, s, r)
