@@ -109,12 +109,12 @@ var historyModel = porcupine.Model{
 	},
 }
 
-// histories records the requests of clients to three replicas, and the answers. The records are grouped by the guest
-// or group that a request is about. Each replica has its own link to the database.
+// histories records the requests of clients to replicas, and the answers. The records are grouped by the guest or
+// group that a request is about.
 type histories struct {
 	t      *testing.T
 	dev    procDev // with tokens that are valid on all replicas
-	links  []*link
+	links  []*link // the link of each replica to PostgreSQL; empty on SQLite
 	issuer *token.Issuer
 	start  time.Time
 
@@ -125,9 +125,9 @@ type histories struct {
 	count    map[string]int // number of answers by operation, and of faults by name
 }
 
-// historiesStart starts three replicas on a new database, after it has executed the statements in the database. The
+// historiesOnPostgres starts three replicas on a new database, after it has executed the statements in the database. The
 // clock of one replica is a minute fast, the clock of another is a minute slow.
-func historiesStart(t *testing.T, statements ...string) *histories {
+func historiesOnPostgres(t *testing.T, statements ...string) *histories {
 	t.Helper()
 	database, key := storetest.Postgres(t), secret.NewKey()
 	s := storetest.Open(t, database)
@@ -144,40 +144,81 @@ func historiesStart(t *testing.T, statements ...string) *histories {
 	if !filepath.IsAbs(folder) {
 		t.Skip("PostgreSQL has no Unix socket")
 	}
-	h := &histories{t: t, start: time.Now(), all: map[int][]porcupine.Operation{}, count: map[string]int{}}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := newHistories(t, s, key)
 	for _, skew := range []time.Duration{0, time.Minute, -time.Minute} {
 		l := newLink(t, filepath.Join(folder, ".s.PGSQL.5432"))
 		linked := url.URL{Scheme: "postgres", User: address.User, Host: l.address, Path: address.Path}
 		h.links = append(h.links, l)
-		// The cleanup ends the process, so the command must not end with the test's context.
-		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), self)
-		cmd.Env = []string{
-			historySkew + "=" + skew.String(), "HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_BASE_URL=" + procBase,
-			"HOLDFAST_DATA_DIR=" + t.TempDir(), "HOLDFAST_ENCRYPTION_KEY=" + key.Text(),
-			"HOLDFAST_DATABASE=" + linked.String(),
+		h.launch(key, linked.String(), skew)
+	}
+	h.serve()
+	return h
+}
+
+// historiesOnSQLite starts the only server of a new database.
+func historiesOnSQLite(t *testing.T) *histories {
+	t.Helper()
+	database, key := storetest.SQLite(t), secret.NewKey()
+	h := newHistories(t, storetest.Open(t, database), key)
+	// The server needs a database for itself. It has the same keys, so the tokens of the issuer are valid there.
+	served := filepath.Join(t.TempDir(), "served.db")
+	for _, end := range []string{"", "-wal"} {
+		content, err := os.ReadFile(database + end)
+		if err == nil {
+			err = os.WriteFile(served+end, content, 0o600)
 		}
-		h.replicas = append(h.replicas, procRun(t, cmd))
-	}
-	for _, p := range h.replicas {
-		p.waitReady()
-	}
-	// Tokens are issued in the past so that they are valid on every clock.
-	past := func() time.Time { return time.Now().Add(-2 * time.Minute) }
-	if h.issuer, err = token.New(t.Context(), s.DB, token.Config{Issuer: procBase, Key: key, Now: past}); err != nil {
-		t.Fatal(err)
-	}
-	h.dev = h.replicas[0].dev
-	for host, bearer := range map[string]*string{procBase: &h.dev.Token, historyRegistry: &h.dev.RegistryToken} {
-		*bearer, err = h.issuer.Mint(t.Context(), token.Claims{Subject: h.dev.Owner, Audience: []string{host}})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+	h.launch(key, served, 0)
+	h.serve()
 	return h
+}
+
+// newHistories returns histories without a replica, whose tokens are signed by the keys in a database.
+func newHistories(t *testing.T, s *storetest.Store, key secret.Key) *histories {
+	t.Helper()
+	h := &histories{t: t, start: time.Now(), all: map[int][]porcupine.Operation{}, count: map[string]int{}}
+	// Tokens are issued in the past so that they are valid on every clock.
+	past := func() time.Time { return time.Now().Add(-2 * time.Minute) }
+	var err error
+	if h.issuer, err = token.New(t.Context(), s.DB, token.Config{Issuer: procBase, Key: key, Now: past}); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// launch starts a replica on a database.
+func (h *histories) launch(key secret.Key, database string, skew time.Duration) {
+	h.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	// The cleanup ends the process, so the command must not end with the test's context.
+	cmd := exec.CommandContext(context.WithoutCancel(h.t.Context()), self)
+	cmd.Env = []string{
+		historySkew + "=" + skew.String(), "HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_BASE_URL=" + procBase,
+		"HOLDFAST_DATA_DIR=" + h.t.TempDir(), "HOLDFAST_ENCRYPTION_KEY=" + key.Text(), "HOLDFAST_DATABASE=" + database,
+	}
+	h.replicas = append(h.replicas, procRun(h.t, cmd))
+}
+
+// serve waits until all replicas serve, and signs the owner in.
+func (h *histories) serve() {
+	h.t.Helper()
+	for _, p := range h.replicas {
+		p.waitReady()
+	}
+	h.dev = h.replicas[0].dev
+	for host, bearer := range map[string]*string{procBase: &h.dev.Token, historyRegistry: &h.dev.RegistryToken} {
+		var err error
+		*bearer, err = h.issuer.Mint(h.t.Context(), token.Claims{Subject: h.dev.Owner, Audience: []string{host}})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+	}
 }
 
 // replica returns the process that is replica i now.
@@ -262,36 +303,39 @@ func (h *histories) fail(ctx context.Context) {
 		}
 	}
 	for ctx.Err() == nil {
-		i := rand.IntN(len(h.links))
-		p, l := h.replica(i), h.links[i]
-		switch rand.IntN(6) {
+		i := rand.IntN(len(h.replicas))
+		faults := 2
+		if len(h.links) > 0 {
+			faults = 6
+		}
+		switch p := h.replica(i); rand.IntN(faults) {
 		case 0:
 			h.counted("pauses")
 			p.pause(syscall.SIGSTOP)
 			wait(100*time.Millisecond, 4*time.Second)
 			p.pause(syscall.SIGCONT)
 		case 1:
-			h.counted("partitions")
-			l.set(linkStalls, 0)
-			wait(100*time.Millisecond, 4*time.Second)
+			h.counted("kills")
+			h.restart(i)
 		case 2:
-			h.counted("lost connections")
-			l.set(linkDrops, 0)
-			wait(10*time.Millisecond, time.Second)
+			h.counted("partitions")
+			h.links[i].set(linkStalls, 0)
+			wait(100*time.Millisecond, 4*time.Second)
 		case 3:
+			h.counted("lost connections")
+			h.links[i].set(linkDrops, 0)
+			wait(10*time.Millisecond, time.Second)
+		case 4:
 			h.counted("slow links")
-			l.set(linkWorks, time.Millisecond+rand.N(50*time.Millisecond))
+			h.links[i].set(linkWorks, time.Millisecond+rand.N(50*time.Millisecond))
 			wait(time.Second, 3*time.Second)
 		// A slow disk affects all replicas.
-		case 4:
+		case 5:
 			h.counted("slow disks")
 			for _, l := range h.links {
 				l.set(linkWorks, 10*time.Millisecond)
 			}
 			wait(time.Second, 2*time.Second)
-		case 5:
-			h.counted("kills")
-			h.restart(i)
 		}
 		for _, l := range h.links {
 			l.set(linkWorks, 0)
@@ -340,7 +384,7 @@ func (h *histories) client() *historyClient {
 	defer h.mu.Unlock()
 	h.keys++
 	c := &historyClient{histories: h, key: h.keys}
-	for i := range h.links {
+	for i := range h.replicas {
 		c.each = append(c.each, h.dial(i, h.dev.Token))
 	}
 	return c
@@ -419,7 +463,7 @@ func (h *histories) guest(ctx context.Context) {
 	path := "/iam/v2beta1/groups/" + string(group.UID)
 	reading, done := context.WithCancel(context.WithoutCancel(ctx))
 	var readers, writers sync.WaitGroup
-	for i := range h.links {
+	for i := range h.replicas {
 		readers.Go(func() {
 			api := h.dial(i, raw)
 			defer api.close()
@@ -495,7 +539,7 @@ func (h *histories) group(ctx context.Context) {
 	}
 	reading, done := context.WithCancel(context.WithoutCancel(ctx))
 	var readers sync.WaitGroup
-	for i := range h.links {
+	for i := range h.replicas {
 		readers.Go(func() {
 			api := h.dial(i, h.dev.RegistryToken)
 			defer api.close()
@@ -594,8 +638,9 @@ func (h *histories) describe(v historyView) string {
 	return text.String()
 }
 
-// TestHistories records the answers of three replicas about grants, revocations, ended tokens and renamed groups,
-// while replicas are paused, killed, cut off from the database, slow, or have a wrong clock. A linearizability checker
+// TestHistories records the answers of three replicas on PostgreSQL, and of a server on SQLite, about grants,
+// revocations, ended tokens and renamed groups, while replicas are paused, killed, cut off from the database, slow, or
+// have a wrong clock. A linearizability checker
 // verifies that a single server could have given all answers of each replica: access ends when a revocation is
 // acknowledged, and begins when a grant is acknowledged. It also verifies that no write is committed after a revocation
 // has been acknowledged, even if a replica had received and authorized the write before. HOLDFAST_TEST_HISTORIES sets
@@ -609,7 +654,18 @@ func TestHistories(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := historiesStart(t)
+	engines := map[string]func(*testing.T) *histories{
+		"sqlite":   historiesOnSQLite,
+		"postgres": func(t *testing.T) *histories { return historiesOnPostgres(t) },
+	}
+	for _, engine := range slices.Sorted(maps.Keys(engines)) {
+		t.Run(engine, func(t *testing.T) { engines[engine](t).check(life) })
+	}
+}
+
+// check runs clients for at least the duration life, and checks the answers.
+func (h *histories) check(life time.Duration) {
+	t := h.t
 	h.run(life, true)
 	for late := time.Now().Add(2 * time.Minute); len(h.missing()) > 0 && time.Now().Before(late); {
 		h.run(life, true) // a busy machine is slow
@@ -645,7 +701,7 @@ func (h *histories) missing() (missing []string) {
 // applied every change, so that no replica waits for the others.
 func TestHistoriesPlanted(t *testing.T) {
 	t.Parallel()
-	h := historiesStart(t, `CREATE FUNCTION lie() RETURNS trigger LANGUAGE plpgsql AS
+	h := historiesOnPostgres(t, `CREATE FUNCTION lie() RETURNS trigger LANGUAGE plpgsql AS
 		$$ BEGIN NEW.grants_at := 1000000000; RETURN NEW; END $$`,
 		`CREATE TRIGGER lie BEFORE INSERT OR UPDATE ON replicas FOR EACH ROW EXECUTE FUNCTION lie()`)
 	// The delay makes the notifications of changes arrive late.

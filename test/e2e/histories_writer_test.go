@@ -165,7 +165,7 @@ func (c *historyClient) setUpRepo(ctx context.Context, group procGroup, name str
 // push pushes an index without images. It tries random replicas until one of them accepts it.
 func (c *historyClient) push(ctx context.Context, path string) bool {
 	for ctx.Err() == nil {
-		api := c.dial(rand.IntN(len(c.links)), c.dev.RegistryToken)
+		api := c.dial(rand.IntN(len(c.replicas)), c.dev.RegistryToken)
 		code := pushIndex(ctx, api, path)
 		api.close()
 		if code == http.StatusCreated {
@@ -239,7 +239,7 @@ func (l historyList) items() []string {
 
 // list reads the written items from a random replica, and reports whether it got an answer.
 func (c *historyClient) list(group procGroup, w historyWrite) bool {
-	i, path := rand.IntN(len(c.links)), w.list(group)
+	i, path := rand.IntN(len(c.replicas)), w.list(group)
 	api := c.each[i]
 	if strings.HasPrefix(path, "/v2/") {
 		api = c.dial(i, c.dev.RegistryToken)
@@ -294,7 +294,7 @@ func (h *histories) writer(ctx context.Context, w historyWrite) {
 	defer stop()
 	var number, written atomic.Int64
 	var authors sync.WaitGroup
-	for i := range h.links {
+	for i := range h.replicas {
 		for range historyAuthors {
 			authors.Go(func() {
 				a := c.author(i, bearer, group, about)
