@@ -163,7 +163,7 @@ soak: ## Load the server for an hour, kill it a thousand times, upgrade and step
 	scripts/with-postgres $(GO) test -C test -count=1 -timeout 2h -v ./e2e -run 'TestBackup$$' -advisories 100000
 
 .PHONY: histories
-histories: ## Check for HISTORIES (10m) what three replicas answer while they are paused, cut off and slowed down
+histories: ## Check for HISTORIES (10m) on each engine what servers answer while they are paused, killed and cut off
 	HOLDFAST_TEST_HISTORIES=$(HISTORIES) scripts/with-postgres \
 		$(GO) test -C test -count=1 -timeout 12h -v ./e2e -run 'TestHistories' $(ARGS)
 
