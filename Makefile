@@ -62,8 +62,12 @@ quick: ## Check the format of the packages that differ from main, vet them, and 
 	@scripts/quick $(ARGS)
 
 .PHONY: test
-test: ## Run every test, on SQLite and on a throwaway PostgreSQL; installs what the tests need
+test: ## Run every test, long ones in a short version, on SQLite and a throwaway PostgreSQL; installs what they need
 	@MAKE='$(MAKE)' scripts/test
+
+.PHONY: test-all
+test-all: ## Run every test in its complete version
+	@HOLDFAST_TEST_ALL=yes MAKE='$(MAKE)' scripts/test
 
 .PHONY: prepare test-prepare
 test-prepare: prepare
@@ -98,8 +102,8 @@ test-server:
 # The tests of other modules leave the processors to the tests of the server.
 .PHONY: test-deploy
 test-deploy:
-	cd kube && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -timeout 60m ./...
-	cd deploy && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -timeout 60m ./...
+	cd kube && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -vet=off -timeout 60m ./...
+	cd deploy && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -vet=off -timeout 60m ./...
 
 .PHONY: test-console
 test-console:
@@ -107,10 +111,11 @@ test-console:
 
 .PHONY: test-release
 test-release:
-	cd release && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -timeout 60m ./...
+	cd release && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -vet=off -timeout 60m ./...
 
 .PHONY: race
-race: prepare ## Run the tests of all packages and of the whole server with the race detector
+race: export HOLDFAST_TEST_ALL = yes
+race: prepare ## Run the complete tests of all packages and of the whole server with the race detector
 	scripts/with-postgres $(GO) test -count=1 -vet=off -timeout 60m $(RACEFLAGS) ./...
 	scripts/with-postgres scripts/with-browser $(GO) test -C test -count=1 -vet=off -timeout 60m $(RACEFLAGS) ./...
 
@@ -121,8 +126,8 @@ kubernetes: ## Try holdfast-kube with a real API server of Kubernetes; PODS=2000
 		$(GO) test -count=1 -timeout 60m -v -run 'TestCluster' . -pods $(PODS)
 
 .PHONY: walks
-walks: prepare ## Walk through the console on both engines; the tests walk through each change on one
-	CGO_ENABLED=0 HOLDFAST_TEST_WALKS=all scripts/with-postgres scripts/with-browser \
+walks: prepare ## Walk through the console on both engines, and inspect every page; make test does less
+	CGO_ENABLED=0 HOLDFAST_TEST_ALL=yes scripts/with-postgres scripts/with-browser \
 		$(GO) test -C test -count=1 -vet=off -parallel 3 -timeout 30m ./e2e/browser
 
 .PHONY: fresh

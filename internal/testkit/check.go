@@ -3,6 +3,7 @@ package testkit
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -15,6 +16,18 @@ import (
 // patience is the longest time that Until waits. It only matters for a test that fails, so it is long enough for a
 // busy machine.
 const patience = 2 * time.Minute
+
+// Complete reports whether HOLDFAST_TEST_ALL is set, as in make test-all and make race. Otherwise long tests run in a
+// short version: tests of code above the stores on one engine, and random and repeated tests with fewer rounds.
+func Complete() bool { return os.Getenv("HOLDFAST_TEST_ALL") != "" }
+
+// Rounds returns the number of rounds of a random or repeated test: complete if Complete reports true, otherwise short.
+func Rounds(short, complete int) int {
+	if Complete() {
+		return complete
+	}
+	return short
+}
 
 // Must ends the test if err is not nil.
 func Must(t testing.TB, err error) {

@@ -89,7 +89,7 @@ func newPastStory(t *testing.T, w *world) pastStory {
 // who may see the folder that contained them get the grants, other callers do not.
 func TestApiAccessHistory(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		s := newPastStory(t, w)
 		for protocol, call := range w.protocols() {
 			t.Run("answers over "+protocol, func(t *testing.T) { s.answers(t, call) })

@@ -122,7 +122,7 @@ func requestExamples(t *testing.T, w *world, x things) map[string][]example {
 // TestApiAccessRequests checks which callers may request access, and which rules and requests each caller sees.
 func TestApiAccessRequests(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		h.requestable(t, h.folder)
 		h.requestable(t, h.org)

@@ -111,7 +111,7 @@ func (w *world) takeIn(
 // with its name and the reason.
 func TestApiImport(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		org := string(w.Organization)
 		archive := osvZip(t, 0, 120)
 		took := func(counts *advisoriespb.ImportCounts, problems []*advisoriespb.ImportProblem, parts ...any) {
@@ -169,7 +169,7 @@ func TestApiImport(t *testing.T) {
 // TestApiImportRefused checks that malformed imports are refused.
 func TestApiImportRefused(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		org := string(w.Organization)
 		ok := []byte(osv(1))
 		tests := map[string]struct {
@@ -222,7 +222,7 @@ func TestApiImportRefused(t *testing.T) {
 // queries must have the same answers in both groups.
 func TestApiRoundTrip(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		org := string(w.Organization)
 		first, second := w.child(t, org, "first"), w.child(t, org, "second")
 		archive := osvZip(t, 0, 60)
@@ -288,7 +288,7 @@ func (w *world) export(t *testing.T, in *advisoriespb.ExportAdvisoriesRequest) s
 // them.
 func TestApiSecdb(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		org := string(w.Organization)
 		a := theAdvisory()
 		e := fixedIn("3.3.2-r1")

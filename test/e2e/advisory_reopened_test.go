@@ -23,7 +23,7 @@ advisories:
 // Every output format must reflect the change.
 func TestApiReopened(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		org := string(w.Organization)
 		file := reopenedYAML
 		steps := []struct {

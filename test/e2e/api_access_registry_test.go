@@ -156,7 +156,7 @@ func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 // resources that the caller may list.
 func TestApiRegistryLists(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		for place, path := range map[string]string{
 			h.org: "dev", h.folder: "dev/folder", h.sibling: "dev/sibling", h.other: "other",

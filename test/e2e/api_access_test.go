@@ -162,7 +162,7 @@ func (h *hierarchy) viewer() string { return string(resource.ManagedRoleUID("con
 // TestApiAccess calls every method as every caller, over both protocols, and checks who is allowed.
 func TestApiAccess(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		accesses := h.accesses()
 		maps.Copy(accesses, h.federatedAccesses())

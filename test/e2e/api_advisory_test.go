@@ -272,7 +272,7 @@ func (h *hierarchy) advisoryAccesses() map[string]access {
 // that needs approval.
 func TestApiReview(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		writer := h.lacking["advisories.approve"]
 		for protocol, call := range w.protocols() {

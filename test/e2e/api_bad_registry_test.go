@@ -68,7 +68,7 @@ func TestApiBadRegistryInput(t *testing.T) {
 		"masks":        badRegistryMasks,
 		"lists":        badRegistryLists,
 	}
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		y := w.stock(t, w.makeThings(t))
 		before := w.shelves(t, y)
 		for _, name := range slices.Sorted(maps.Keys(tables)) {

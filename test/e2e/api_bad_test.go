@@ -143,7 +143,7 @@ func TestApiBadInput(t *testing.T) {
 		"feeds":                      badFeeds,
 		"questions":                  badQuestions,
 	}
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		x := w.federate(t, w.makeThings(t))
 		before := w.snapshot(t)
 		for _, name := range slices.Sorted(maps.Keys(tables)) {

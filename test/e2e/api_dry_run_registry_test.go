@@ -17,7 +17,7 @@ import (
 // the same as for the real change, and nothing may change.
 func TestApiRegistryDryRuns(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		y := w.stock(t, w.makeThings(t))
 		other := w.pushImage(t, "dev/folder/app", "other", "arm64", "other layer")
 		must[*ocipb.Settings](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{

@@ -122,7 +122,7 @@ func (h *hierarchy) eventAccesses() map[string]access {
 // caller may list, in groups where the caller may list identities.
 func TestApiAudit(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		h.subscribe(t, h.folder)
 		missing := access{
@@ -184,7 +184,7 @@ func (h *hierarchy) audit(
 // TestApiBadEventInput puts invalid values into every field, over both protocols, and checks that each is refused.
 func TestApiBadEventInput(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		x := w.makeThings(t)
 		table := map[string]badRequest{
 			"audit: forwards":       {"order_by", &auditpb.ListEntriesRequest{OrderBy: "time"}},

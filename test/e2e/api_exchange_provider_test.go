@@ -20,7 +20,7 @@ import (
 // contains the UID of the provider.
 func TestExchangeThroughProvider(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		f := newFakeIssuer(t, w)
 		folder := w.child(t, string(w.Organization), "folder")
 		keep := func(name string, rule iampb.IdentityProvider_OIDC_CorrelationRule) string {

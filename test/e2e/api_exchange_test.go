@@ -57,7 +57,7 @@ func (w *world) status(t *testing.T, bearer, target string) int {
 
 // TestExchange exchanges tokens through every endpoint, and checks that the new tokens work.
 func TestExchange(t *testing.T) {
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		f := newFakeIssuer(t, w)
 		identity := w.workload(t, f.url, nil)
 		folder := w.child(t, string(w.Organization), "folder")
@@ -422,7 +422,7 @@ func TestOwnIssuer(t *testing.T) {
 
 // TestChangesCount changes and deletes an identity, and checks that the next exchange uses the new state.
 func TestChangesCount(t *testing.T) {
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		f := newFakeIssuer(t, w)
 		identity := w.workload(t, f.url, nil)
 		good := w.exchange(t, f.token(nil), identity)
@@ -563,7 +563,7 @@ func TestWarnsOfOneForm(t *testing.T) {
 
 // TestExplains checks that the server explains why a token is refused, and only to callers who may read the identity.
 func TestExplains(t *testing.T) {
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		f := newFakeIssuer(t, w)
 		identity := w.workload(t, f.url, nil)
 		stranger := w.mint(t, resource.UID(w.robot(t, string(w.Organization), "stranger")), token.Claims{})

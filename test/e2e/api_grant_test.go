@@ -19,7 +19,7 @@ import (
 // grants.
 func TestApiGrants(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		x := w.makeThings(t)
 		h := &hierarchy{world: w}
 		held := []string{
@@ -221,7 +221,7 @@ func (w *world) revokes(t *testing.T, write, read caller, folder string, x thing
 // TestApiTokens calls methods with narrowed and with invalid tokens, and checks which calls are denied.
 func TestApiTokens(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		x := w.makeThings(t)
 		key := prepare(t, storetest.SQLite(t), token.Config{Issuer: w.AuthURL}, nil)
 		forged, err := key.Mint(t.Context(), token.Claims{Subject: w.Owner, Audience: []string{w.BaseURL}})

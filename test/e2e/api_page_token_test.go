@@ -52,7 +52,7 @@ func pagedMethods() (paged []protoreflect.MethodDescriptor) {
 // once with only the page token. Both must return the same items.
 func TestApiPageTokensAlone(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		rows := w.filteredLists(t)
 		for _, m := range pagedMethods() {
 			in := rows[m.Input().FullName()]

@@ -35,7 +35,7 @@ func (w *world) pull(t *testing.T, bearer, repo, reference string) {
 // identity. It lists them as every caller, over both protocols.
 func TestApiPulls(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		app := h.repo(t, h.folder, "app")
 		must[*ocipb.Settings](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{

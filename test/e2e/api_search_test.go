@@ -197,7 +197,7 @@ func (g *gallery) hits(t *testing.T) map[string]hit {
 // resource did not exist.
 func TestApiSearch(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
 		hits := g.hits(t)
 		nobody := g.mint(t, resource.UID(g.person()), token.Claims{})
@@ -446,7 +446,7 @@ func (g *gallery) searchesNonsense(t *testing.T, call caller, nobody string) {
 // that the caller may not list must be absent.
 func TestApiCountChildren(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		a, b := h.child(t, h.folder, "b"), h.child(t, h.folder, "a")
 		deep := h.child(t, a, "deep")

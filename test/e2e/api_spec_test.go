@@ -61,10 +61,10 @@ var walk = []visit{
 	{"delete the group", "DELETE", "/iam/v2beta1/groups/{create a group}", ``},
 }
 
-// TestApiSpec makes the walk on every engine, and compares the transcript with the golden file.
+// TestApiSpec makes the walk, and compares the transcript with the golden file.
 func TestApiSpec(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) { checkGolden(t, "spec.txt", w.walk(t, walk)) })
+	storyWorld(t, func(t *testing.T, w *world) { checkGolden(t, "spec.txt", w.walk(t, walk)) })
 }
 
 // checkGolden compares a text with a golden file in testdata. With -update it writes the file instead.

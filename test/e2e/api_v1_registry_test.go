@@ -466,7 +466,7 @@ func strip(body string) string {
 // one field at a time. Each request must succeed or be refused, and an error about a missing UID must name the field.
 func TestApiV1RegistryNonsense(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		repo := w.repo(t, string(w.Organization), "app")
 		digest := w.pushImage(t, "dev/app", "latest", "amd64", "x")
 		for _, service := range []protoreflect.FullName{

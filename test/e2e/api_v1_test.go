@@ -181,7 +181,7 @@ func v1Examples(t *testing.T, w *world, x things) map[string][]example {
 // update resets the fields that it omits, and the answers have a deprecation header.
 func TestApiV1(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, database string) {
+	storetest.StoryURL(t, func(t *testing.T, database string) {
 		w := serve(t, database, server.Config{}, nil)
 		org := string(w.Organization)
 		made := w.send(t, w.Token, "POST", "/iam/v1/groups/"+org, `{"name":"old","description":"d"}`)

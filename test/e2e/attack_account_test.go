@@ -152,7 +152,7 @@ func (w *world) followLink(t *testing.T, link, password string) *signInBrowser {
 // TestAttackAccountEnumeration checks that an organization cannot find out which e-mail addresses have accounts in
 // other organizations: neither by creating accounts, nor by a dry run, nor with the form of an invite.
 func TestAttackAccountEnumeration(t *testing.T) {
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		other, owner := w.ownedOrg(t, "other")
 		victim := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a quiet violet anchor of ann")
 		for protocol, call := range w.protocols() {
@@ -200,7 +200,7 @@ func TestAttackAccountEnumeration(t *testing.T) {
 // person's account.
 func TestAttackAccountSquatting(t *testing.T) {
 	const email = "ann@example.test"
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		squat := func(from, to int) {
 			for i := from; i < to; i++ {
 				org, owner := w.ownedOrg(t, fmt.Sprint("squatter-", i))

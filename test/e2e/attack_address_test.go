@@ -61,7 +61,7 @@ func newSink(t *testing.T) (address string, received *attackText) {
 // subscription, in an audit entry or in an error. Only callers who may change the resource may see the secret.
 func TestAttackSecretsInAddresses(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		log := &attackText{}
 		w := serve(t, url, server.Config{Stderr: log}, nil)
 		org := string(w.Organization)

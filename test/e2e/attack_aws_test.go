@@ -109,7 +109,7 @@ func replaceInProof(bearer, old, replacement string) string {
 // TestAttackProofForAnotherServer sends proofs that were made for servers with similar addresses. AWS would confirm
 // each of these proofs, but this server must refuse them.
 func TestAttackProofForAnotherServer(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		aws := &awsService{answer: asXML}
 		endpoint := httptest.NewServer(aws)
 		t.Cleanup(endpoint.Close)

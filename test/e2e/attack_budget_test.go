@@ -56,7 +56,7 @@ func quotaOf(st *status.Status) *errdetails.QuotaFailure_Violation {
 // organizations, with narrowed tokens and as callers without a role. Only callers who may update the parent group may
 // set a budget, and only the operator may set the budget of an organization.
 func TestAttackRaiseBudget(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		above := w.child(t, w.folder, "above")
 		below := w.child(t, above, "below")
 		member := func(group, role string) string {
@@ -134,7 +134,7 @@ func (w *tenants) overBudget(t *testing.T, bearer, group, metric, end string) {
 // TestAttackBudgetUsage checks that callers cannot find out the usage of other groups: not with the get and list
 // methods, not from events, and not from the text of an error.
 func TestAttackBudgetUsage(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		w.operate(t, "budgets", "set", w.a, "repos=1", "stored_bytes=5000")
 		w.operate(t, "budgets", "set", w.b, "webhooks=7")
 		w.repo(t, w.a, "secret")
@@ -183,7 +183,7 @@ func TestAttackBudgetUsage(t *testing.T) {
 // TestAttackBudgetBytes checks that a group cannot store more bytes than its budget: not with pushes, not with mounts
 // from another repo, and not with unfinished uploads. It also checks that no other group is charged.
 func TestAttackBudgetBytes(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		layer := strings.Repeat("layer", 200)
 		w.repo(t, w.a, "base")
 		w.pushImage(t, "dev/base", "1.0", "amd64", layer)
@@ -250,7 +250,7 @@ func TestAttackBudgetBytes(t *testing.T) {
 // TestAttackBudgetPulls uses up the pulls of a group. Anonymous clients may use up only the budget for anonymous
 // pulls. Members must get an error that says how long to wait.
 func TestAttackBudgetPulls(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		w.repo(t, w.folder, "app")
 		must[*ocipb.Settings](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{
 			Settings: &ocipb.Settings{Uid: w.folder, Public: true},
@@ -293,7 +293,7 @@ func TestAttackBudgetPulls(t *testing.T) {
 // may be slowed down: not people, not other organizations, and not the organization that receives the requests.
 func TestAttackBudgetRequests(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		clock := newClock()
 		w := newTenants(t, serve(t, url, server.Config{Now: clock.now}, nil))
 		w.operate(t, "budgets", "set", w.b, "requests_per_second=5")
@@ -350,7 +350,7 @@ func TestAttackBudgetRequests(t *testing.T) {
 // TestBudgetEvents checks that the audit log of a group contains every change to its budget, with the previous
 // values.
 func TestBudgetEvents(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		w.allowed(t, w.Token, limits(w.folder, 3))
 		w.allowed(t, w.Token, limits(w.folder, 4))
 		w.allowed(t, w.Token, &budgetspb.DeleteBudgetRequest{Uid: w.folder})
@@ -405,7 +405,7 @@ func budgetSteps() []step {
 
 // TestImportFailsAtOnce checks that a client learns of a batch that was refused while it waits to send more.
 func TestImportFailsAtOnce(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		w.operate(t, "budgets", "set", w.a, "advisories=100")
 		ctx, cancel := context.WithTimeout(bearing(t, w.Token), 40*time.Second) // an import without data ends after 60 s
 		defer cancel()
@@ -430,7 +430,7 @@ func TestImportFailsAtOnce(t *testing.T) {
 // they can. Together they have the rate of their organization. A person of another organization is not slowed down.
 func TestAttackAccountRequests(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		clock := newClock()
 		w := newTenants(t, serve(t, url, server.Config{Now: clock.now}, nil))
 		consoleOf := func(bearer, org, email string) *signInBrowser {
@@ -469,7 +469,7 @@ func TestAttackAccountRequests(t *testing.T) {
 // TestAttackImportOverBudget: an organization whose budget of advisories is used up announces large documents. Each is
 // refused before its data arrives. Lists of exploits, other organizations and a raised budget are not affected.
 func TestAttackImportOverBudget(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		w.operate(t, "budgets", "set", w.a, "advisories=0")
 		for range 32 {
 			_, st := w.takeIn(t, w.Token, w.a, doc("osv.zip", 8<<30))

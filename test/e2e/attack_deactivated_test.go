@@ -45,7 +45,7 @@ func (w *tenants) directory(t *testing.T, provider string) (send func(verb, path
 // assumed, the pull tokens that the person has created, and the tokens that were issued for one of these, stop at the
 // next request after the directory has deactivated the person. A pull token of a colleague keeps working.
 func TestAttackDeactivatedByDirectory(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		send := w.directory(t, w.idp)
 		id := w.idToken("ben", "client-a")
 		ben := w.join(t, w.Token, w.a, ownerRole, id)

@@ -51,7 +51,7 @@ func (w *world) feed(t *testing.T, group, name, address string) string {
 // still read the feed of another organization, and must fetch only one of the attacker's feeds at a time.
 func TestAttackStalledFeeds(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		attacker := newStallingFeed(t)
 		other := w.child(t, "", "attacker")
 		for i := range 40 {

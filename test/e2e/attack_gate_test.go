@@ -230,7 +230,7 @@ func (w *world) embeds(t *testing.T, repo string) string {
 // a signer has signed.
 func TestAttackDisguisedImages(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		h := newHierarchy(t, serve(t, url, server.Config{InspectWorkers: 1}, nil))
 		key := ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))
 		h.signer(t, h.org, &ocipb.Signer{Name: "release", Key: key.PEM()})
@@ -437,7 +437,7 @@ func TestAttackDisguisedImagesOfUpstreams(t *testing.T) {
 	const hostile = "a chart with the configuration of an image"
 	far.push(t, "dev/images/app", "evil", disguises(t)[hostile])
 	far.push(t, "dev/images/app", "chart", artifacts(t)["a chart"])
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		group := h.child(t, h.org, "mirror")
 		must[*ocipb.Upstream](t, w.overGRPC, w.Token, &ocipb.CreateUpstreamRequest{

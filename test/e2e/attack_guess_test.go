@@ -14,11 +14,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// eachTimedWorld runs f with a new server on every engine. The server's clock does not move until the test advances
+// eachTimedWorld runs f with a new server, as storyWorld does. The server's clock does not move until the test advances
 // it, so that no delay passes by itself on a slow machine.
 func eachTimedWorld(t *testing.T, f func(t *testing.T, w *world, c *clock)) {
 	t.Helper()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		start := time.Now()
 		c := &clock{tick: func() time.Time { return start }}
 		f(t, serve(t, url, server.Config{Now: c.now}, nil), c)
@@ -207,7 +207,7 @@ func TestAttackLimitTellsNothing(t *testing.T) {
 // TestAttackFlowCookies: if a browser starts many sign-ins, then the cookies do not lock it out. Its requests stay
 // small, and the most recent sign-ins work.
 func TestAttackFlowCookies(t *testing.T) {
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		b := w.signInBrowser(t, "127.0.0.1")
 		base, err := url.Parse(w.BaseURL)
 		if err != nil {

@@ -21,7 +21,7 @@ import (
 // TestAttackTakeover checks that a person who signs in through the identity provider of another organization cannot
 // use the grants in this organization, whatever the issuer claims.
 func TestAttackTakeover(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		admin := w.worker(t, w.folder, "folder admin", capabilitiespb.Capability_CAP_IAM_IDENTITY_PROVIDERS_CREATE,
 			capabilitiespb.Capability_CAP_IAM_ROLE_BINDINGS_CREATE, capabilitiespb.Capability_CAP_IAM_GROUP_INVITES_CREATE)
 		bare := w.role(t, w.folder, "bare", capabilitiespb.Capability_CAP_IAM_GROUP_INVITES_CREATE)
@@ -81,7 +81,7 @@ func TestAttackTakeover(t *testing.T) {
 // TestHonestProviders is the honest counterpart of TestAttackTakeover: people can work through the identity provider of
 // their own organization, and in groups that invited them.
 func TestHonestProviders(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		c, carol := w.organization(t, "c", "carol") // organization c has no identity provider
 		ofB := w.provide(t, w.mallory, w.b, "client-b", nil)
 		inB := w.join(t, w.mallory, w.b, ownerRole, w.idToken("ann", "client-b"))
@@ -124,7 +124,7 @@ func TestHonestProviders(t *testing.T) {
 // TestAttackProviderEdit checks that a caller can change the trust settings of an identity provider only if the
 // caller holds the roles that the provider's mappings grant.
 func TestAttackProviderEdit(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		w.allowed(t, w.Token, &iampb.CreateExternalGroupRoleMappingRequest{
 			Parent:                   w.idp,
 			ExternalGroupRoleMapping: &iampb.ExternalGroupRoleMapping{ExternalGroupId: "bosses", RoleUid: ownerRole},
@@ -162,7 +162,7 @@ func TestAttackProviderEdit(t *testing.T) {
 // TestAttackProviderBelief: if the trust settings of a provider change, then the tokens of its people are revoked.
 // The people count as new people unless an owner keeps them. The old client secret is never sent to a new issuer.
 func TestAttackProviderBelief(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		ann := w.through(t, "HTTP", w.idp, w.idToken("ann", "client-a"))
 		rechristen := func(client, secret string, keep bool) *iampb.UpdateIdentityProviderRequest {
 			r := masked(&iampb.IdentityProvider{
@@ -206,7 +206,7 @@ func TestAttackProviderBelief(t *testing.T) {
 // TestAttackChain checks that the server follows rights through chains of identities that trust this server as an
 // issuer.
 func TestAttackChain(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		trusting := func(subject string) func(*iampb.Identity_ClaimMatch) {
 			return func(m *iampb.Identity_ClaimMatch) {
 				m.Sub = &iampb.Identity_ClaimMatch_Subject{Subject: subject}
@@ -265,7 +265,7 @@ func TestAttackChain(t *testing.T) {
 // TestAttackOutlivedLink checks that a one-time link works only if its creator still holds the rights of the account
 // when the link is used.
 func TestAttackOutlivedLink(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		helper := w.worker(t, w.a, "helper", capabilitiespb.Capability_CAP_IAM_IDENTITY_UPDATE,
 			capabilitiespb.Capability_CAP_IAM_IDENTITY_CREATE, capabilitiespb.Capability_CAP_IAM_IDENTITY_LIST)
 		made := must[*signinpb.CreateAccountResponse](t, w.overGRPC, helper, &signinpb.CreateAccountRequest{
@@ -324,7 +324,7 @@ func (w *tenants) follow(t *testing.T, link string) int {
 // TestAttackMappingScope checks that nobody can create a mapping that grants a role at a place where they could not
 // grant the role themselves.
 func TestAttackMappingScope(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		admin := w.worker(t, w.folder, "admin", capabilitiespb.Capability_CAP_IAM_IDENTITY_PROVIDERS_CREATE,
 			capabilitiespb.Capability_CAP_IAM_ROLE_BINDINGS_CREATE)
 		bare := w.role(t, w.a, "bare", capabilitiespb.Capability_CAP_IAM_ROLE_BINDINGS_CREATE)
@@ -344,7 +344,7 @@ func TestAttackMappingScope(t *testing.T) {
 
 // TestAttackFolderProvider checks that an identity provider in a folder is not used for the whole organization.
 func TestAttackFolderProvider(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		w.provide(t, w.Token, w.folder, "client-f", func(p *iampb.IdentityProvider) { p.Name = "only the folder" })
 		page := w.send(t, "", http.MethodGet, "/oauth?idp_id=dev", "")
 		if strings.Contains(page.body, "only the folder") {
@@ -379,7 +379,7 @@ func TestAttackFolderProvider(t *testing.T) {
 // TestAttackVerifiedEmail checks that the server does not trust an e-mail address only because a provider calls it
 // verified. Every organization can add a provider.
 func TestAttackVerifiedEmail(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		idToken := w.issuer.token(map[string]any{
 			"sub": "pat", "aud": "client-a", "email": "ceo@victim.example", "email_verified": true,
 		})
@@ -394,7 +394,7 @@ func TestAttackVerifiedEmail(t *testing.T) {
 // TestAttackUndeletable checks that another organization cannot prevent the deletion of a workload by making the
 // workload an owner.
 func TestAttackUndeletable(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		robot := w.robot(t, w.a, "robot")
 		w.refused(t, "a foreign workload as owner", w.mallory, &iampb.CreateRoleBindingRequest{
 			Parent: w.b, RoleBinding: &iampb.RoleBinding{IdentityUid: robot, RoleUid: ownerRole},
@@ -415,7 +415,7 @@ func TestAttackUndeletable(t *testing.T) {
 // TestAttackAssumedOutlives: if a token of this server is exchanged for another token, then the new token ends with
 // the first token and with the session of that token.
 func TestAttackAssumedOutlives(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		assumed := w.workload(t, w.AuthURL, func(m *iampb.Identity_ClaimMatch) {
 			m.Sub = &iampb.Identity_ClaimMatch_Subject{Subject: string(w.Owner)}
 			m.Aud = &iampb.Identity_ClaimMatch_Audience{Audience: w.BaseURL}
@@ -467,7 +467,7 @@ func (w *tenants) refresh(t *testing.T, refresh string) string {
 
 // TestAttackNarrowed checks that a narrowed token cannot call the methods about the caller's own person.
 func TestAttackNarrowed(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		var list resource.Capabilities
 		list.Add(resource.GroupsList)
 		narrowed := map[string]string{
@@ -531,7 +531,7 @@ func TestAttackNarrowed(t *testing.T) {
 // TestAttackStaticKeysAct: if the stored keys of an identity verified a token, then the act claim names no issuer,
 // because no issuer has confirmed the token.
 func TestAttackStaticKeysAct(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		uid := w.identify(t,
 			&iampb.Identity{Name: "keys", Relationship: &iampb.Identity_StaticKeys_{StaticKeys: &iampb.Identity_StaticKeys{
 				Issuer: "https://accounts.google.com", Subject: "job", IssuerKeys: string(fakeKeySet()),
@@ -547,7 +547,7 @@ func TestAttackStaticKeysAct(t *testing.T) {
 // TestAttackHydration checks that a role binding shows only those fields of its identity that the caller may see
 // anyway.
 func TestAttackHydration(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		robot := w.robot(t, w.a, "secret robot")
 		absent := w.a + "/0123456789abcdef"
 		secrets := []string{"secret robot", "https://", "job", "ann", w.issuer.url}

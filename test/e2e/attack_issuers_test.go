@@ -106,7 +106,7 @@ func TestAttackHangingIssuers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			storetest.EachURL(t, func(t *testing.T, url string) {
+			storetest.StoryURL(t, func(t *testing.T, url string) {
 				pit := newTarpit(t)
 				var other otherOrganization
 				w := serve(t, url, server.Config{}, func(s *storetest.Store) {
@@ -136,7 +136,7 @@ func TestAttackHangingIssuers(t *testing.T) {
 // returns keys. The cached keys of another organization's issuer must stay in the cache.
 func TestAttackEvictedKeys(t *testing.T) {
 	const many = 1500
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		refuses := httptest.NewServer(http.NotFoundHandler())
 		t.Cleanup(refuses.Close)
 		var other otherOrganization

@@ -125,7 +125,7 @@ func (w *world) registryHides(t *testing.T, who, bearer string, hidden []string)
 // their own workloads.
 func TestAttackNamesOfOthers(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		proxies := config.Prefixes{netip.MustParsePrefix("127.0.0.0/8")}
 		w := serve(t, url, server.Config{InspectWorkers: 1, TrustedProxies: proxies}, seedRival(t))
 		x := w.makeThings(t)

@@ -11,7 +11,7 @@ import (
 // TestAttackProviderTest lets an owner test identity providers at internal addresses. All answers must be the same,
 // so that they reveal nothing about the network.
 func TestAttackProviderTest(t *testing.T) {
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		for protocol, call := range w.protocols() {
 			answers := map[string]string{}
 			for what, issuer := range map[string]string{
@@ -40,7 +40,7 @@ func TestAttackProviderTest(t *testing.T) {
 // TestAttackIssuerProblems lets an owner name issuers at internal addresses. All explanations must be the same, so
 // that they reveal nothing about the network.
 func TestAttackIssuerProblems(t *testing.T) {
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		causes := map[string]string{}
 		for what, issuer := range map[string]string{
 			"a name that does not exist": "https://nobody.invalid",

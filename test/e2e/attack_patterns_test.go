@@ -73,7 +73,7 @@ func seedOrganization(
 // TestAttackLargePatterns checks that identities cannot be created or updated with patterns that would take seconds
 // to match, over both protocols.
 func TestAttackLargePatterns(t *testing.T) {
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		kept := w.workload(t, "https://issuer.example", nil)
 		for name, tt := range map[string]struct {
 			change func(*iampb.Identity_ClaimMatch)
@@ -140,7 +140,7 @@ func refusedField(t *testing.T, what string, st *status.Status, field string) {
 // TestAttackStoredPatterns uses identities whose patterns were stored before there was a limit. The server must never
 // match these patterns, and must report them to callers who may read the identity.
 func TestAttackStoredPatterns(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		var other otherOrganization
 		w := serve(t, url, server.Config{Now: ticking()}, func(s *storetest.Store) {
 			other = seedOrganization(t, s, "other",
@@ -224,7 +224,7 @@ func (w *world) explainsLargePattern(t *testing.T, other otherOrganization) {
 // the identity. Until a caller reads the denial, the server matches no pattern with the claims of the token and does
 // not search for similar values.
 func TestAttackUnsignedDenials(t *testing.T) {
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		f := newFakeIssuer(t, w)
 		identity := w.workload(t, f.url, func(m *iampb.Identity_ClaimMatch) {
 			m.Sub = &iampb.Identity_ClaimMatch_SubjectPattern{SubjectPattern: "job-[a-z]+"}

@@ -80,7 +80,7 @@ func (w *world) recorded(t *testing.T, repo string) (pulls []registry.Pull, even
 // a member of the repo separately.
 func TestAttackAnonymousPulls(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		const anonymous, foreign, direct = 3000, 300, 30
 		h := newHierarchy(t, w)
 		app := h.repo(t, h.folder, "app")

@@ -158,7 +158,7 @@ func serveProduction(t *testing.T, database string, cfg server.Config) *world {
 //
 // The test is not parallel, because it changes the name server of the whole process.
 func TestAttackChangingNames(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		h, cfg := newAttackerHost(t)
 		w := serveProduction(t, url, cfg)
 		org := string(w.Organization)

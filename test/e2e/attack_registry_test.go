@@ -101,7 +101,7 @@ func TestAttackRacedUploads(t *testing.T) {
 // mounts, uploads, referrers and tokens for other places. No answer may reveal whether something exists.
 func TestAttackOtherRegistry(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		secret := w.pushImage(t, "dev/folder/app", "1.0", "amd64", "secret layer")
 		thief := resource.UID(h.person())

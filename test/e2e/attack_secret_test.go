@@ -25,7 +25,7 @@ import (
 // appear in the events of a subscription on the organization, in the audit log or in the server's log.
 func TestAttackSecretsInEvents(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		log := &attackText{}
 		w := serve(t, url, server.Config{Stderr: log}, nil)
 		org := string(w.Organization)

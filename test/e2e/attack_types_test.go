@@ -12,7 +12,7 @@ import (
 // a proof of possession. They have the claims of an identity token, but must be refused because they are not identity
 // tokens.
 func TestAttackTokenTypes(t *testing.T) {
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		f := newFakeIssuer(t, w)
 		identity := w.workload(t, f.url, nil)
 		typed := func(typ string) string {

@@ -15,7 +15,7 @@ import (
 // methods work for changes that are not sensitive, and after another sign-in.
 func TestAttackUnlockedConsole(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		clock := newClock()
 		w := serve(t, url, server.Config{Now: clock.now}, nil)
 		org := string(w.Organization)
@@ -104,7 +104,7 @@ func TestAttackUnlockedConsole(t *testing.T) {
 // registry returns its token for anonymous pulls.
 func TestAttackSessionToken(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a quiet violet anchor of ann")
 		b := w.signInBrowser(t, "127.0.0.1")
 		if !b.try("", ann.email, ann.password).in() {

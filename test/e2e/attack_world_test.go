@@ -42,6 +42,13 @@ func eachTenants(t *testing.T, f func(t *testing.T, w *tenants)) {
 	eachWorld(t, func(t *testing.T, server *world) { f(t, newTenants(t, server)) })
 }
 
+// storyTenants runs f with a new server on the engines that storetest.StoryURL chooses.
+func storyTenants(t *testing.T, f func(t *testing.T, w *tenants)) {
+	t.Helper()
+	t.Parallel()
+	storyWorld(t, func(t *testing.T, server *world) { f(t, newTenants(t, server)) })
+}
+
 func newTenants(t *testing.T, server *world) *tenants {
 	t.Helper()
 	w := &tenants{world: server, issuer: newFakeIssuer(t, server), a: string(server.Organization)}

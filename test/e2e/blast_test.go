@@ -36,7 +36,7 @@ func (g *gallery) runs(t *testing.T, call caller, bearer string) int64 {
 // that a dry run changes nothing.
 func TestInventory(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
 		for protocol, call := range g.protocols() {
 			t.Run(protocol, func(t *testing.T) { g.keepsInventory(t, call) })
@@ -130,7 +130,7 @@ func (g *gallery) keepsInventory(t *testing.T, call caller) {
 // resources that the caller may list.
 func TestBlastRadius(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
 		g.publish(t, g.org, osvOf("GHSA-1", "CVE-3", "npm", "left", "1.3.0"))
 		g.pushInventory(t, g.Token, g.org, "prod", g.digest)

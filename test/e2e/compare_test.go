@@ -35,7 +35,7 @@ func trixie(t *testing.T) string {
 // Callers who may not see both images must be refused.
 func TestCompareImages(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
 		before := time.Now()
 		time.Sleep(2 * time.Millisecond)

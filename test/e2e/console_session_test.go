@@ -58,7 +58,7 @@ func (w *world) identityOf(t *testing.T, p localPerson) string {
 // and no other requests.
 func TestConsoleSession(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		org := string(w.Organization)
 		ann := w.personIn(t, w.Token, org, "ann@example.test", "a quiet violet anchor of ann")
 		b := w.signInBrowser(t, "127.0.0.1")

@@ -16,7 +16,7 @@ import (
 // repo was deleted.
 func TestCopyImages(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		staging, prod := w.child(t, string(w.Organization), "staging"), w.child(t, string(w.Organization), "prod")
 		repo := w.repo(t, staging, "app")
 		index := w.pushIndex(t, "dev/staging/app", "1.0", "amd64", "arm64")

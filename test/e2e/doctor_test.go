@@ -20,7 +20,7 @@ import (
 // TestDoctor runs the doctor command on a healthy installation with a running server, and then on broken
 // installations. Each defect must be reported with advice, and by only one check.
 func TestDoctor(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, database string) {
+	storetest.StoryURL(t, func(t *testing.T, database string) {
 		w := serve(t, database, server.Config{GCInterval: -1}, nil)
 		w.pushImage(t, "dev/app", "v1", "amd64", "layer")
 		base, err := url.Parse(w.BaseURL)

@@ -206,7 +206,7 @@ func newJudged(t *testing.T, url string, cfg server.Config) *gallery {
 // approval until the second in which it expires.
 func TestExceptions(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		clock := newClock()
 		g := newJudged(t, url, server.Config{Now: clock.now})
 		other := g.pushImage(t, "dev/folder/app", "other", "arm64", bookworm(t))
@@ -408,7 +408,7 @@ func (g *gallery) pulls(t *testing.T, identity resource.UID, reference string) r
 // TestGate checks that a rule of the organization refuses pulls, whatever callers with rights only on a folder do.
 func TestGate(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		clock := newClock()
 		g := newJudged(t, url, server.Config{Now: clock.now})
 		pull := func() int { return g.pulls(t, g.Owner, "v1").status }
@@ -635,7 +635,7 @@ func TestApiBadJudgements(t *testing.T) {
 // may see, and that a narrowed token lists nothing.
 func TestJudgementLists(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		h.except(t, h.org, &findingspb.Exception{AdvisoryId: "CVE-1"})
 		h.except(t, h.folder, &findingspb.Exception{AdvisoryId: "CVE-1"})

@@ -123,7 +123,7 @@ func coverageMethod(m protoreflect.MethodDescriptor) string {
 // many packages were compared, and which versions of the feeds were used.
 func TestAnswerCoverage(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
 		rule := g.ruled(t, g.org, &findingspb.Rule{}).GetUid()
 		check := func(id, counts string, extent findingspb.AnswerCoverage_Extent) {

@@ -75,7 +75,7 @@ func (r *receiver) awaitFindings(t *testing.T, kind, subject, id string, n int) 
 // both the image and the advisory.
 func TestFindingEvents(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
 		sinks := map[string]*receiver{}
 		for _, group := range []string{g.org, g.folder, g.sibling, g.other} {

@@ -184,7 +184,7 @@ func (w *world) publishFacts(t *testing.T, group, ecosystem string) {
 // advisories after it.
 func TestFindingsGolden(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
 		g.publishFacts(t, g.org, "Go")
 		g.pushImage(t, "dev/folder/app", "golden", "amd64", goldenImage(t))

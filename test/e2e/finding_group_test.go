@@ -41,7 +41,7 @@ func (g *gallery) foundIn(t *testing.T, call caller, bearer, group string) (line
 // caller sees.
 func TestGroupFindings(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
 		g.repo2(t)
 		g.publish(t, g.org, osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.2-1"))

@@ -26,7 +26,7 @@ func (w *world) nest(t *testing.T, repo, tag, mediaType, digest string) string {
 // the blast radius and retention must all see the image.
 func TestNestedIndex(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		h := newHierarchy(t, serve(t, url, server.Config{InspectWorkers: 1}, nil))
 		g := &gallery{hierarchy: h, repo: h.repo(t, h.folder, "app")}
 		const path = "dev/folder/app"

@@ -50,7 +50,7 @@ func (g *gallery) origins(t *testing.T, call caller, bearer, repo, reference str
 // which the SBOM is attached.
 func TestAttachedSBOMs(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
 		theirs := g.world.repo(t, g.other, "app")
 		if d := g.pushImage(t, "other/app", "v1", "amd64", bookworm(t)); d != g.digest {

@@ -133,7 +133,7 @@ func (g *gallery) found(t *testing.T, call caller, bearer string) []string {
 // findings whose advisory and image the caller may see.
 func TestImageFindings(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
 		g.publish(t, g.org, osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.2-1"))
 		g.publish(t, g.org, osvOf("DSA-2", "CVE-2", "Debian:11", "openssl", "9.0"))
@@ -281,7 +281,7 @@ func (g *gallery) followsChanges(t *testing.T) {
 // TestUnknownVulnerability checks that a question about an unknown vulnerability is not answered with zeros.
 func TestUnknownVulnerability(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
 		g.publish(t, g.org, osvOf("GHSA-2345-6789-cfgh", "CVE-2026-1000", "npm", "left", "1.3.0"))
 		g.publish(t, g.other, osvOf("GHSA-2345-6789-cfgj", "CVE-2026-1003", "npm", "left", "1.3.0"))

@@ -45,7 +45,7 @@ func (w *world) equal(t *testing.T, repo string) *ocipb.Sync {
 // the API returns the sync status.
 func TestFollow(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		staging, prod := w.child(t, string(w.Organization), "staging"), w.child(t, string(w.Organization), "prod")
 		source := w.repo(t, staging, "app")
 		w.pushIndex(t, "dev/staging/app", "1.0", "amd64", "arm64")
@@ -103,7 +103,7 @@ func (w *world) readV1(t *testing.T, path string, into proto.Message) {
 // repo without the right to push to it, and cannot read the status of a sync that the caller may not see.
 func TestFollowAttacks(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		secret := h.repo(t, h.folder, "secret")
 		digest := h.pushImage(t, "dev/folder/secret", "v1", "amd64", "a secret layer")

@@ -101,7 +101,7 @@ func TestIfMatch(t *testing.T) {
 // If-Match header.
 func TestIfMatchEverywhere(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		x := w.federate(t, w.makeThings(t))
 		repo := w.repo(t, x.folder, "repo")
 		mask := func(path string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: []string{path}} }

@@ -52,7 +52,7 @@ func (g *gallery) pushPlatforms(t *testing.T) string {
 // TestCheckImages checks images before their pull. The decision and its reason must equal the answer to a pull.
 func TestCheckImages(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newJudged(t, url, server.Config{})
 		both := g.pushPlatforms(t)
 		app := g.RegistryHost + "/dev/folder/app"
@@ -163,7 +163,7 @@ func (w *world) update(t *testing.T, in proto.Message) {
 // TestApiBadImageChecks sends invalid requests. Each must be refused with an error that names the field.
 func TestApiBadImageChecks(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		w.refuses(t, map[string]badRequest{
 			"no images":   {"images", &findingspb.CheckImagesRequest{}},
 			"many images": {"images", &findingspb.CheckImagesRequest{Images: make([]string, 101)}},

@@ -142,7 +142,7 @@ func podOf(image string) string {
 // registry, and a change of a rule or a role counts for the next pod.
 func TestKubeAdmission(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		p := newPod(t, w)
 		h := startWebhook(t, p, "--other", "docker.io/=refuse", "--other", "docker.io/library/=warn")
 		image := w.RegistryHost + "/dev/app:v1"

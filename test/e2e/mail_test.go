@@ -56,7 +56,7 @@ func (w *world) makes(t *testing.T, path, body string, into any) {
 // get a message about a sign-in from a new device, and no message about a device that they have used before. The log
 // must not contain a link.
 func TestMail(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, database string) {
+	storetest.StoryURL(t, func(t *testing.T, database string) {
 		box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})
 		var log syncBuffer
 		cfg := mailing(box)
@@ -143,7 +143,7 @@ func roleUID(t *testing.T, w *world, name string) string {
 // TestMailWaits: if the mail server is down when a message is accepted, then the message is sent after a restart of
 // the server, when the mail server can be reached.
 func TestMailWaits(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, database string) {
+	storetest.StoryURL(t, func(t *testing.T, database string) {
 		box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})
 		cfg := mailing(box)
 		cfg.SMTPAddress = "127.0.0.1:1"
@@ -166,7 +166,7 @@ func TestMailWaits(t *testing.T) {
 // TestMailFailingSubscription checks that the owner of an organization, who signs in with a local account, gets a
 // message about a subscription whose sink has not accepted events for an hour.
 func TestMailFailingSubscription(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, database string) {
+	storetest.StoryURL(t, func(t *testing.T, database string) {
 		box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})
 		w := serve(t, database, mailing(box), nil)
 		sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -199,7 +199,7 @@ func TestMailFailingSubscription(t *testing.T) {
 
 // TestMailReport checks that a person who subscribes to a report gets it, and how the subscription ends.
 func TestMailReport(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, database string) {
+	storetest.StoryURL(t, func(t *testing.T, database string) {
 		box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})
 		w := serve(t, database, mailing(box), nil)
 		path := "/findings/v1/groups/" + string(w.Organization) + "/report_subscription"

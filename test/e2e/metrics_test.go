@@ -70,7 +70,7 @@ func (w *world) use(t *testing.T, f *fakeIssuer, identity, robot string) {
 
 // TestMetrics checks that the metrics count what operators need to know, and that no caller can add a series.
 func TestMetrics(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		w := serve(t, url, server.Config{GCInterval: 100 * time.Millisecond}, nil)
 		f := newFakeIssuer(t, w)
 		identity, robot := w.workload(t, f.url, nil), w.robot(t, string(w.Organization), "robot")

@@ -15,7 +15,7 @@ import (
 // TestOperator asks for the state of the installation as different callers. The owner of an organization must not
 // count as an operator, and a narrowed token of an operator must have no operator rights.
 func TestOperator(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		caps := resource.CapabilitySet("groups.list")
 		strangers := map[string]string{
 			"another organization's owner": w.mallory,

@@ -111,7 +111,7 @@ func organizationSteps() []step {
 // the events.
 func TestApplyOrganization(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		for name, call := range map[string]caller{"grpc": w.overGRPC, "json": w.overHTTP} {
 			t.Run(name, func(t *testing.T) { applyAll(t, w, call, name) })
 		}
@@ -216,7 +216,7 @@ func strangers(t *testing.T, w *world, call caller, parent string) {
 // one change could use the access that another one gives. Every order is refused and changes nothing.
 func TestApplyOrganizationNeverRaises(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		author := h.person()
 		// The author administers access, but may not delete repos.

@@ -76,7 +76,7 @@ const pullApp = "repository:dev/app:pull"
 // identity of the organization trusts the token.
 func TestPodLogin(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		p := newPod(t, w)
 		for _, user := range []string{"", "_token", p.identity} {
 			bearer, got := p.logIn(t, user, p.token(), pullApp)
@@ -108,7 +108,7 @@ func TestPodLogin(t *testing.T) {
 // chosen.
 func TestAttackPodLogin(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		p := newPod(t, w)
 		requestID := regexp.MustCompile(`\(request [^)]*\)`)
 		refusal := func(user, password, scope string) string {
@@ -222,7 +222,7 @@ type kubeletResult struct {
 // image. Without access, the log of the kubelet has the reason.
 func TestKubelet(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		p := newPod(t, w)
 		w.pushImage(t, "dev/other", "v1", "amd64", "other layer")
 		image := w.RegistryHost + "/dev/app:v1"

@@ -26,7 +26,7 @@ func (w *world) retain(t *testing.T, uid string, r *ocipb.Retention) {
 // rules. Exactly these images must be deleted, and it must be possible to restore them.
 func TestRetention(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		folder := w.child(t, string(w.Organization), "kept")
 		repo := w.repo(t, folder, "app")
 		old := w.pushIndex(t, "dev/kept/app", "1.0.0", "amd64", "arm64")
@@ -71,7 +71,7 @@ func TestRetention(t *testing.T) {
 // TestRetentionAttacks checks that callers without the needed rights cannot set, preview or run retention rules.
 func TestRetentionAttacks(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		repo := h.repo(t, h.folder, "app")
 		digest := h.pushImage(t, "dev/folder/app", "v1", "amd64", "layer")
@@ -166,7 +166,7 @@ func (h *hierarchy) pullers(t *testing.T, repo, cleaner string) {
 // TestRetentionByItself checks that garbage collection applies the retention rules that are due.
 func TestRetentionByItself(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		clock := newClock()
 		w := serve(t, url, server.Config{Now: clock.now, GCInterval: 50 * time.Millisecond}, nil)
 		w.repo(t, string(w.Organization), "app")

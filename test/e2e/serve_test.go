@@ -180,6 +180,12 @@ func eachWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	storetest.EachURL(t, func(t *testing.T, url string) { f(t, serve(t, url, server.Config{Now: ticking()}, nil)) })
 }
 
+// storyWorld runs f with a new server on the engines that storetest.StoryURL chooses.
+func storyWorld(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	storetest.StoryURL(t, func(t *testing.T, url string) { f(t, serve(t, url, server.Config{Now: ticking()}, nil)) })
+}
+
 // ticking returns a clock that never returns the same millisecond twice, so that creation times are different.
 func ticking() func() time.Time {
 	var mu sync.Mutex

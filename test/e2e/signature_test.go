@@ -151,7 +151,7 @@ func signerExamples(t *testing.T, w *world, x things) map[string][]example {
 // that has signers count. A signature counts from its push until the signer is deleted.
 func TestSignatures(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		folder := w.child(t, string(w.Organization), "folder")
 		repo := w.repo(t, folder, "app")
 		k := ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))
@@ -302,7 +302,7 @@ func (g *signingWorld) pulls(t *testing.T, reference string) int {
 // required signers, whatever a caller with the right to push tries.
 func TestSignatureRule(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		g := newSigningWorld(t, w)
 		want := func(when, reference string, status int) {
 			t.Helper()

@@ -44,7 +44,7 @@ type consequence struct {
 // list the lost and gained capabilities and the pulls that would fail, and nothing may change.
 func TestSimulateAccess(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		h.repo(t, h.folder, "app")
 		robot := h.robot(t, h.folder, "robot")
@@ -115,7 +115,7 @@ func simulation(changes ...proto.Message) *accesspb.SimulateRequest {
 // These callers must get the error that the method itself would return.
 func TestSimulateEveryChange(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		x := w.federate(t, w.makeThings(t))
 		_, other := w.ownedOrg(t, "other")
 		spare := things{
@@ -224,7 +224,7 @@ func paths(all ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask
 // TestSimulateBadInput checks that unknown changes and too many changes are refused.
 func TestSimulateBadInput(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		one := `{"deleteRoleBinding":{"uid":"` + string(w.Organization.NewChild()) + `"}}`
 		for name, tt := range map[string]struct{ body, want string }{
 			"no changes":      {`{"changes":[]}`, "changes"},
@@ -268,7 +268,7 @@ func TestSimulateBadInput(t *testing.T) {
 // without a token. New resources must not be reported as unused, and the other callers must get nothing.
 func TestApiUnused(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		org := string(w.Organization)
 		folder := w.child(t, org, "folder")
 		robot := w.robot(t, folder, "robot")

@@ -56,7 +56,7 @@ func (w *world) askRegistry(t *testing.T, bearer, verb, target string) int {
 // be possible to restore all of it.
 func TestTrash(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		folder := w.child(t, string(w.Organization), "bin")
 		repo := w.repo(t, folder, "app")
 		digest := w.pushImage(t, "dev/bin/app", "v1", "amd64", "layer of trash")
@@ -101,7 +101,7 @@ func TestTrash(t *testing.T) {
 // TestTrashAttacks checks that callers without the needed rights cannot see or restore deleted content.
 func TestTrashAttacks(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		repo := h.repo(t, h.folder, "app")
 		digest := h.pushImage(t, "dev/folder/app", "v1", "amd64", "layer")

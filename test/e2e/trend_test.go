@@ -15,7 +15,7 @@ import (
 // reports. The counts themselves are tested where they are made.
 func TestTrend(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
 		caps := resource.NewCapabilities(resource.RepoList, resource.ReportsList)
 		narrow := g.mint(t, g.Owner, token.Claims{Caps: &caps})

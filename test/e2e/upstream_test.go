@@ -28,7 +28,7 @@ func (w *world) upstream(t *testing.T, group string) string {
 	return must[*ocipb.Upstream](t, w.overGRPC, w.Token, in).GetUid()
 }
 
-// TestMirrorOfDistribution pulls images from the registry "distribution" through a Holdfast server, on both engines.
+// TestMirrorOfDistribution pulls images from the registry "distribution" through a Holdfast server.
 // Distribution requires a token from a token server on another host.
 func TestMirrorOfDistribution(t *testing.T) {
 	t.Parallel()
@@ -36,7 +36,7 @@ func TestMirrorOfDistribution(t *testing.T) {
 	far := &ociClient{d.Address, d.Token("repository:library/app:pull,push"), &http.Client{Timeout: procPatience}}
 	layer := bytes.Repeat([]byte("layer"), 100_000)
 	signature := far.note(t, "library/app", far.pushAll(t, "library/app", "v1", layer))
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		group := w.child(t, string(w.Organization), "mirror")
 		realm := must[*ocipb.Upstream](t, w.overGRPC, w.Token, &ocipb.CreateUpstreamRequest{
 			Parent: group,
@@ -175,7 +175,7 @@ func TestMirrorFullDisk(t *testing.T) {
 	// The folder for stored blobs, and the folder for blobs that are being received.
 	for _, full := range []string{"blobs", "data"} {
 		t.Run(full, func(t *testing.T) {
-			storetest.EachURL(t, func(t *testing.T, url string) {
+			storetest.StoryURL(t, func(t *testing.T, url string) {
 				disk, other := faultDisk(t, 16<<20), t.TempDir()
 				dirs := map[string]string{"blobs": other, "data": other}
 				dirs[full] = disk

@@ -217,7 +217,7 @@ func (w *watch) ends() *status.Status {
 // continues from its last position, it must not miss an entry.
 func TestWatch(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		org := string(w.Organization)
 		for name, begin := range w.watchers() {
 			t.Run(name, func(t *testing.T) {
@@ -266,7 +266,7 @@ func TestWatch(t *testing.T) {
 // stops.
 func TestWatchEnds(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		org := string(w.Organization)
 		for name, begin := range w.watchers() {
 			robot, folder := w.robot(t, org, "robot over "+name), w.child(t, org, "folder "+name)

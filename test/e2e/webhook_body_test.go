@@ -14,7 +14,7 @@ import (
 // or, for a deletion, the request. The audit log must have an entry for each change.
 func TestWebhookBodies(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	storyWorld(t, func(t *testing.T, w *world) {
 		org := string(w.Organization)
 		r := newReceiver(t, w, org)
 		w.post(t, "/events/v2beta1/subscriptions/"+org, `{"sink":"`+r.URL+`"}`)

@@ -141,7 +141,7 @@ func TestWebhooks(t *testing.T) {
 	}
 	for setting, name := range names {
 		t.Run(setting, func(t *testing.T) {
-			storetest.EachURL(t, func(t *testing.T, url string) {
+			storetest.StoryURL(t, func(t *testing.T, url string) {
 				w := serve(t, url, server.Config{EventNames: setting}, nil)
 				org := string(w.Organization)
 				r := newReceiver(t, w, org)

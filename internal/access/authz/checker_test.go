@@ -116,7 +116,7 @@ func TestRequire(t *testing.T) {
 			authz.Caller{Identity: ann, Scopes: []resource.UID{}}, list, dev, fault.PermissionDenied,
 		},
 	}
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		c := furnished(t, s)
 		bind(t, s, ann, viewer, dev)
 		bind(t, s, ann, resource.ManagedRoleUID("registry.push"), dev)
@@ -134,7 +134,7 @@ func TestRequire(t *testing.T) {
 }
 
 func TestRequireAllNamesTheFirstMissing(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		c := furnished(t, s)
 		bind(t, s, ann, viewer, org)
 		bind(t, s, ann, resource.ManagedRoleUID("registry.push"), dev)
@@ -164,7 +164,7 @@ func TestRequireAllNamesTheFirstMissing(t *testing.T) {
 }
 
 func TestReach(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		c := furnished(t, s)
 		for _, group := range []resource.UID{team, deva, dev} {
 			bind(t, s, ann, viewer, group)
@@ -213,7 +213,7 @@ func TestOwned(t *testing.T) {
 		"an owner scoped to a folder":      {authz.Caller{Identity: bob, Scopes: []resource.UID{dev}}, false},
 		"an owner scoped to what is owned": {authz.Caller{Identity: bob, Scopes: []resource.UID{other}}, true},
 	}
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		c := furnished(t, s)
 		bind(t, s, ann, owner, dev)
 		bind(t, s, ann, viewer, org)
@@ -229,7 +229,7 @@ func TestOwned(t *testing.T) {
 }
 
 func TestGrantsOf(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		c := furnished(t, s)
 		bind(t, s, ann, pull, team)
 		bind(t, s, ann, viewer, dev)
@@ -244,7 +244,7 @@ func TestGrantsOf(t *testing.T) {
 }
 
 func TestChangesCountAtTheNextCheck(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		c := furnished(t, s)
 		ctx := authz.WithCaller(t.Context(), authz.Caller{Identity: ann})
 		holds := func(step string, want bool) {
@@ -289,7 +289,7 @@ func TestChangesCountAtTheNextCheck(t *testing.T) {
 }
 
 func TestDeletedIdentities(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		c := furnished(t, s)
 		now := time.Now()
 		robot := resource.Identity{UID: dev.NewChild(), Name: "robot", CreateTime: now, UpdateTime: now, LastSeenTime: now,

@@ -13,7 +13,7 @@ import (
 // TestOthersHearOfIdentities checks that a change of an identity through one store calls OnChange of a checker over
 // another store. On PostgreSQL, the other store belongs to another replica.
 func TestOthersHearOfIdentities(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		mine := storetest.Open(t, url)
 		theirs := mine
 		if mine.Replicated() {

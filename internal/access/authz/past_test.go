@@ -187,7 +187,7 @@ func (p *past) state(at int64) snapshot {
 // TestPastAgreesWithTheIndexOfThen makes random changes. For random times, and for times just before, at and after
 // changes, it checks that the stored history gives the same answers as an index of the snapshot at that time.
 func TestPastAgreesWithTheIndexOfThen(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		p := newPast(t, s, 7)
 		c := load(t, s)
 		for range 200 {

@@ -32,7 +32,7 @@ func countGroups(t *testing.T, s *storetest.Store) (n int) {
 
 // TestOwnChangeDoesNotEndAWrite checks that a caller can give up their own access.
 func TestOwnChangeDoesNotEndAWrite(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		group, _ := organization(t, s, "acme")
 		c, ann := load(t, s), resource.NewRoot()
 		binding := bind(t, s, ann, group)

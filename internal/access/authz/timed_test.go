@@ -14,7 +14,7 @@ import (
 // TestGrantsBeginAndEndOnTime checks that a grant is active from its start until its end by the clock of the database,
 // on replicas whose clocks differ by hours, even if nothing records its end.
 func TestGrantsBeginAndEndOnTime(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		s := storetest.Open(t, url)
 		group, _ := organization(t, s, "acme")
 		replicas := []*Checker{load(t, s)}
@@ -82,7 +82,7 @@ func clockOf(t *testing.T, s *storetest.Store) time.Time {
 
 // TestEndOf checks that the end of a token is the end of the last grant that it can use, if all of them end.
 func TestEndOf(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		group, owner := organization(t, s, "acme")
 		other, _ := organization(t, s, "other")
 		c := load(t, s)

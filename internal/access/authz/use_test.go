@@ -28,7 +28,7 @@ func usesOf(t *testing.T, s *storetest.Store, binding resource.UID) (names []str
 // TestUses checks that a check counts as a use of the narrowest binding on the nearest group, and that uses are written
 // when they are flushed.
 func TestUses(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		s := storetest.Open(t, url)
 		org, _ := organization(t, s, "acme")
 		folder := resource.Group{UID: org.NewChild(), Name: "folder", CreateTime: time.Now(), UpdateTime: time.Now()}
@@ -76,7 +76,7 @@ func TestUses(t *testing.T) {
 // TestUsesGreatestWins: if two replicas record the same use, then the later time is stored, even if it was written
 // first.
 func TestUsesGreatestWins(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		org, owner := organization(t, s, "acme")
 		c := load(t, s)
 		c.RecordUses(true)

@@ -84,7 +84,7 @@ func contains(t *testing.T, what, text string, parts ...string) {
 // TestAccessRequestMails checks that requests are mailed to the members who may see and approve them, and decisions to
 // the requester.
 func TestAccessRequestMails(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		b := newBureau(t, s)
 		prod := b.group(b.acme.UID, "prod")
 		b.rule(prod.UID, nil)
@@ -119,7 +119,7 @@ func TestAccessRequestMails(t *testing.T) {
 // TestAttackAccessRequestMails: a requester asks and withdraws again and again. People who may approve get a few
 // messages, and still hear of the request of somebody else.
 func TestAttackAccessRequestMails(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		b := newBureau(t, s)
 		b.rule(b.acme.UID, nil)
 		b.employ(b.acme.UID, "ann@example.test", "owner")

@@ -66,7 +66,7 @@ func (w *world) approver() context.Context {
 // TestAccessRequests checks that an approved request gives the role for the requested duration, and that the role can
 // be handed back.
 func TestAccessRequests(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		prod := w.group(w.acme.UID, "prod")
 		uid, worker := w.worker(w.acme.UID, "groups.list")
 		_, err := w.ask(worker, prod.UID)
@@ -126,7 +126,7 @@ func TestAccessRequests(t *testing.T) {
 // TestAccessRequestsOfOthers checks that strangers, other organizations, narrowed tokens and callers without the
 // capabilities can neither make nor see nor decide requests.
 func TestAccessRequestsOfOthers(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		prod := w.group(w.acme.UID, "prod")
 		rule := w.rule(prod.UID, nil)
 		uid, worker := w.worker(w.acme.UID, "groups.list")
@@ -207,7 +207,7 @@ func TestAccessRequestsOfOthers(t *testing.T) {
 // which of the two identities can assume the other.
 func TestNobodyApprovesTheirOwn(t *testing.T) {
 	const issuer = "https://us.example"
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		w.checker.Issuer = issuer
 		w.rule(w.acme.UID, nil)
 		me, mine := w.timedLike(resource.OwnerRole)
@@ -257,7 +257,7 @@ func (w *world) timedLike(role resource.UID) (resource.UID, context.Context) {
 
 // TestTwoApprovers checks that two different people must approve, and that both must hold the role at that time.
 func TestTwoApprovers(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		w.rule(w.acme.UID, func(r *resource.AccessRule) { r.Approvers = 2 })
 		uid, worker := w.worker(w.acme.UID, "groups.list")
 		request := w.asked(worker, w.acme.UID)
@@ -278,7 +278,7 @@ func TestTwoApprovers(t *testing.T) {
 // TestFewestRequirements checks that, if several rules for one role allow a request, the one with the fewest
 // requirements applies.
 func TestFewestRequirements(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		strict := w.rule(w.acme.UID, func(r *resource.AccessRule) { r.Approvers, r.MaxDuration = 2, 24*time.Hour })
 		w.rule(w.acme.UID, func(r *resource.AccessRule) { r.ReasonRequired = true })
 		short := w.rule(w.acme.UID, func(r *resource.AccessRule) { r.MaxDuration = time.Hour })
@@ -312,7 +312,7 @@ func TestFewestRequirements(t *testing.T) {
 // TestBreakGlass checks that a break-glass rule grants a role immediately, to permitted callers, with a reason and an
 // event.
 func TestBreakGlass(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		viewerRole := resource.ManagedRoleUID("viewer")
 		w.rule(w.acme.UID, func(r *resource.AccessRule) { r.BreakGlass, r.Requester = true, viewerRole })
 		take := func(as context.Context, reason string) (iam.DatedRequest, error) {
@@ -347,7 +347,7 @@ func TestBreakGlass(t *testing.T) {
 
 // TestBadAccessRequests checks the errors for invalid values in rules and requests.
 func TestBadAccessRequests(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		w.rule(w.acme.UID, func(r *resource.AccessRule) { r.ReasonRequired = true })
 		_, worker := w.worker(w.acme.UID, "groups.list")
 		for name, tt := range map[string]struct {
@@ -410,7 +410,7 @@ func TestBadAccessRequests(t *testing.T) {
 // TestWhatARequestRestsOnGoes checks that a request cannot be approved if its group, its requester or the approver's
 // role was deleted, that a deleted rule allows no requests, and that a role cannot be deleted while a rule names it.
 func TestWhatARequestRestsOnGoes(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		prod := w.group(w.acme.UID, "prod")
 		rule := w.rule(prod.UID, nil)
 		uid, worker := w.worker(w.acme.UID, "groups.list")

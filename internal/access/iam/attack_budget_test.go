@@ -13,7 +13,7 @@ import (
 // organization for which nobody has set a budget. The default limits of the installation apply to both. Deleting a
 // binding makes room for another one, and a budget of the operator replaces the default.
 func TestAttackManyBindings(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		org := w.acme.UID
 		used, err := w.store.Usage(t.Context(), org)
 		must(t, err)

@@ -14,7 +14,7 @@ import (
 // also through identities and owners of these. The budget limits all of them together, and the server limits their work
 // together. An organization of somebody else is not affected.
 func TestAttackOrganizationsEscapeBudget(t *testing.T) {
-	each(t, iam.Config{CreateOrganizations: iam.Owners}, func(t *testing.T, w *world) {
+	story(t, iam.Config{CreateOrganizations: iam.Owners}, func(t *testing.T, w *world) {
 		org := w.acme.UID
 		limits := map[resource.Metric]int64{resource.BudgetRepos: 2}
 		_, err := w.store.UpdateBudget(t.Context(), resource.Budget{UID: org}, resource.Budget{UID: org, Limits: limits})

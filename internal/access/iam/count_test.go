@@ -15,7 +15,7 @@ import (
 
 // TestCountChildren checks that a kind is counted only in groups in which the caller may list it.
 func TestCountChildren(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		web := w.group(w.acme.UID, "web")
 		deep := w.group(web.UID, "deep")
 		_, err := w.CreateIdentity(w.owner, deep.UID, person("ci", "ci"))
@@ -58,7 +58,7 @@ func TestCountChildren(t *testing.T) {
 
 // TestPeopleByEmail checks that callers find exactly the people whom they would see in a binding.
 func TestPeopleByEmail(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		const email = "zoe@people.example"
 		folder := w.group(w.acme.UID, "folder")
 		zoe := w.vouched(t, w.acme.UID, email)

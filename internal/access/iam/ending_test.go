@@ -13,7 +13,7 @@ import (
 
 // TestListEnding checks that callers see the bindings that end soon and that they may list, ordered by their end.
 func TestListEnding(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		c := w.cast()
 		give := func(group, who resource.UID, in time.Duration) resource.UID {
 			b := resource.RoleBinding{Identity: who, Role: c.reader.UID}

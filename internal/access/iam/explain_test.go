@@ -14,7 +14,7 @@ import (
 // TestExplainMissing checks the reason and the helpful bindings that the owner of an organization and other callers get
 // when they ask why an identity cannot delete a folder.
 func TestExplainMissing(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		folder := w.group(w.acme.UID, "folder")
 		viewer := resource.ManagedRoleUID("viewer")
 		cleaner, err := w.CreateRole(w.owner, w.acme.UID, resource.Role{

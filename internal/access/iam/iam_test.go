@@ -105,12 +105,20 @@ func want(t *testing.T, what string, err error, code fault.Code) {
 	}
 }
 
+// each runs f with a new world on every engine.
 func each(t *testing.T, cfg iam.Config, f func(t *testing.T, w *world)) {
+	t.Helper()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) { f(t, newWorld(t, s, cfg)) })
 }
 
+// story runs f with a new world on the engines that storetest.Story chooses.
+func story(t *testing.T, cfg iam.Config, f func(t *testing.T, w *world)) {
+	t.Helper()
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) { f(t, newWorld(t, s, cfg)) })
+}
+
 func TestCreateGroup(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		folder := w.group(w.acme.UID, "folder")
 		w.group(folder.UID, "deep")
 		w.group(w.acme.UID, "twice")
@@ -171,7 +179,7 @@ func TestCreateGroup(t *testing.T) {
 }
 
 func TestGroupsNestSixteenDeep(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		at := w.acme.UID
 		for at.Depth() < 16 {
 			at = w.group(at, "g").UID
@@ -196,7 +204,7 @@ func TestOrganizations(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			each(t, iam.Config{CreateOrganizations: tt.who}, func(t *testing.T, w *world) {
+			story(t, iam.Config{CreateOrganizations: tt.who}, func(t *testing.T, w *world) {
 				g, err := w.CreateGroup(w.owner, "", resource.Group{Name: "new", Kind: 2})
 				if !errors.Is(err, tt.owner) {
 					t.Fatalf("an owner: %v, want %v", err, tt.owner)
@@ -220,7 +228,7 @@ func TestOrganizations(t *testing.T) {
 }
 
 func TestDeleteOrganization(t *testing.T) {
-	each(t, iam.Config{CreateOrganizations: iam.Owners}, func(t *testing.T, w *world) {
+	story(t, iam.Config{CreateOrganizations: iam.Owners}, func(t *testing.T, w *world) {
 		g, err := w.CreateGroup(w.owner, "", resource.Group{Name: "short-lived"})
 		must(t, err)
 		want(t, "by a stranger", w.DeleteGroup(w.rival, g.UID), fault.PermissionDenied)
@@ -233,7 +241,7 @@ func TestDeleteOrganization(t *testing.T) {
 }
 
 func TestNobodyGrantsWhatTheyDoNotHold(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		folder := w.group(w.acme.UID, "folder")
 		_, admin := w.worker(
 			folder.UID, "role_bindings.create", "role_bindings.update", "roles.create", "roles.update",
@@ -288,7 +296,7 @@ func TestNobodyGrantsWhatTheyDoNotHold(t *testing.T) {
 }
 
 func TestNobodyBecomesWhoIsStronger(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		strong, _ := w.worker(w.acme.UID, "groups.delete")
 		weak, _ := w.worker(w.acme.UID, "groups.list")
 		_, admin := w.worker(w.acme.UID, "identity.update", "groups.list")
@@ -314,7 +322,7 @@ func TestNobodyBecomesWhoIsStronger(t *testing.T) {
 // relationship must be valid.
 func TestExpiredKeysCanBeRenamed(t *testing.T) {
 	clock := time.Now()
-	each(t, iam.Config{Now: func() time.Time { return clock }}, func(t *testing.T, w *world) {
+	story(t, iam.Config{Now: func() time.Time { return clock }}, func(t *testing.T, w *world) {
 		clock = time.Now()
 		i, err := w.CreateIdentity(w.owner, w.acme.UID, resource.Identity{Name: "ci", Relationship: resource.Relationship{
 			StaticKeys: &resource.StaticKeys{
@@ -350,7 +358,7 @@ func TestExpiredKeysCanBeRenamed(t *testing.T) {
 const keySet = `{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`
 
 func TestRevocationIsImmediate(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		uid, worker := w.worker(w.acme.UID, "groups.list")
 		_, err := w.GetGroup(worker, w.acme.UID)
 		must(t, err)
@@ -378,7 +386,7 @@ func TestRevocationIsImmediate(t *testing.T) {
 }
 
 func TestLastOwner(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		all, err := w.ListBindings(w.owner, resource.Filter{Role: resource.OwnerRole}, page.Params{})
 		must(t, err)
 		if all.Total != 1 {
@@ -397,7 +405,7 @@ func TestLastOwner(t *testing.T) {
 }
 
 func TestRoles(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		_, reader := w.worker(w.acme.UID, "roles.list")
 		_, blind := w.worker(w.acme.UID, "groups.list")
 		all, err := w.ListRoles(reader, resource.Filter{Name: "viewer"}, page.Params{})
@@ -429,7 +437,7 @@ func TestRoles(t *testing.T) {
 }
 
 func TestOwnIdentity(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		uid, worker := w.worker(w.acme.UID, "groups.list")
 		if i, err := w.GetIdentity(worker, uid); err != nil || i.UID != uid {
 			t.Errorf("oneself: %v, %v", i, err)
@@ -451,7 +459,7 @@ func TestOwnIdentity(t *testing.T) {
 }
 
 func TestJoiningByDomain(t *testing.T) {
-	each(t, iam.Config{CreateOrganizations: iam.Owners}, func(t *testing.T, w *world) {
+	story(t, iam.Config{CreateOrganizations: iam.Owners}, func(t *testing.T, w *world) {
 		uid, worker := w.worker(w.acme.UID, "groups.list")
 		_, err := w.LookupGroup(worker)
 		want(t, "without an address", err, fault.NotFound)
@@ -501,7 +509,7 @@ func TestJoiningByDomain(t *testing.T) {
 }
 
 func TestListsShowTheReach(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		a, b := w.group(w.acme.UID, "a"), w.group(w.acme.UID, "b")
 		sub := w.group(a.UID, "sub")
 		w.group(b.UID, "hidden")
@@ -523,7 +531,7 @@ func TestListsShowTheReach(t *testing.T) {
 }
 
 func TestBootstrapAgain(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		for range 2 { // the second round adds the same owner again
 			g, i, err := w.Bootstrap(t.Context(), "acme", resource.OrgUnspecified, person("second", "second"))
 			must(t, err)

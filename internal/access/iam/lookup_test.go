@@ -24,7 +24,7 @@ func (w *world) provide(
 // TestLookupIsOfTheCallersHome checks that the result of a lookup by issuer and subject depends on the caller's home
 // group. Another organization can make its provider visible to the caller, but this does not change the result.
 func TestLookupIsOfTheCallersHome(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		folder := w.group(w.acme.UID, "folder")
 		deep := w.provide(w.owner, folder.UID, "deep", resource.CorrelationUnspecified)
 		theirs := w.provide(w.rival, w.other.UID, "theirs", resource.CorrelationUnspecified)
@@ -81,7 +81,7 @@ func TestPeopleOfTheInstallationAreNotKept(t *testing.T) {
 		p.OIDC.Issuer, p.OIDC.PKCE = "https://evil.example", true
 		return nil
 	}
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		theirs := w.provide(w.rival, w.other.UID, "theirs", resource.CorrelationUnspecified)
 		trusted, err := w.TrustProvider(t.Context(), theirs.UID, true)
 		must(t, err)
@@ -110,7 +110,7 @@ func TestPeopleOfTheInstallationAreNotKept(t *testing.T) {
 // people leave the installation. They keep their UIDs. A person who signs in to the
 // installation with the same issuer and subject afterwards gets another UID.
 func TestUIDOfSomebodyWhoLeft(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		theirs := w.provide(w.rival, w.other.UID, "theirs", resource.CorrelationUnspecified)
 		theirs, err := w.TrustProvider(t.Context(), theirs.UID, true)
 		must(t, err)

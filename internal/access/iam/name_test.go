@@ -18,7 +18,7 @@ import (
 // TestLookupNames checks that callers get the names of resources that they may get. Hidden resources are left out, in
 // the same way as resources that do not exist.
 func TestLookupNames(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		web, err := w.CreateGroup(w.owner, string(w.acme.UID), resource.Group{Name: "web", DisplayName: "Web-Läden"})
 		must(t, err)
 		beside := w.group(w.acme.UID, "beside")
@@ -112,7 +112,7 @@ func TestLookupNames(t *testing.T) {
 
 // TestBootstrapKeepsTheName checks that an organization keeps the name that the operator has typed.
 func TestBootstrapKeepsTheName(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		for range 2 { // in the second round, the organization already exists
 			g, _, err := w.Bootstrap(t.Context(), "Größe AG", resource.OrgUnspecified, person("zoe", "zoe"))
 			must(t, err)
@@ -126,7 +126,7 @@ func TestBootstrapKeepsTheName(t *testing.T) {
 }
 
 func TestLookupNamesRefuses(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		many := slices.Repeat([]resource.UID{w.acme.UID}, 501)
 		_, err := w.LookupNames(w.owner, many)
 		want(t, "too many", err, fault.InvalidArgument)
@@ -142,7 +142,7 @@ func TestLookupNamesRefuses(t *testing.T) {
 
 // TestPeopleKeepTheirNames checks that every sign-in updates the display name of a person, but not the name in paths.
 func TestPeopleKeepTheirNames(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(same))
 		must(t, err)
 		for _, tt := range []struct{ told, name, display string }{

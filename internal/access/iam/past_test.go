@@ -55,7 +55,7 @@ func TestOldHistoryIsDeleted(t *testing.T) {
 
 // TestPagesOfThePast checks that a page token contains the time of its list, and is valid only for that time.
 func TestPagesOfThePast(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		viewer := resource.ManagedRoleUID("viewer")
 		for range 3 {
 			_, err := w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: resource.NewRoot(), Role: viewer})
@@ -91,7 +91,7 @@ func TestPagesOfThePast(t *testing.T) {
 
 // TestNobodyInThePast checks that a list says that nobody held a capability at a time before the first binding.
 func TestNobodyInThePast(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		var since int64
 		must(t, w.store.Row(t.Context(), `SELECT since_ms FROM access_history WHERE id = 1`, nil, &since))
 		got, err := w.ListAccessAt(w.owner, resource.GroupsList, w.acme.UID, time.UnixMilli(since), page.Params{})

@@ -20,7 +20,7 @@ import (
 // TestResolvePath checks that callers find resources that they may get, whether or not they see the groups along the
 // path. Other resources do not exist for them.
 func TestResolvePath(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		web := w.group(w.acme.UID, "web")
 		deep := w.group(web.UID, "deep")
 		beside := w.group(w.acme.UID, "beside")
@@ -118,7 +118,7 @@ func TestResolvePath(t *testing.T) {
 
 // TestResolvePathOfMany checks that a path returns the first twenty identities of a group with the same name.
 func TestResolvePathOfMany(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		var all []resource.UID
 		for i := range 22 {
 			ci, err := w.CreateIdentity(w.owner, w.acme.UID, person("ci", fmt.Sprint(i)))
@@ -136,7 +136,7 @@ func TestResolvePathOfMany(t *testing.T) {
 
 // TestResolvePathRefuses checks that the error of an invalid request does not depend on stored resources.
 func TestResolvePathRefuses(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		for name, tt := range map[string]struct {
 			as         context.Context
 			kind, path string

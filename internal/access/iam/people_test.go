@@ -15,7 +15,7 @@ import (
 // TestPeople checks that a person is found by every name, and only by callers who would see the person in a role
 // binding. A caller cannot learn that there is a person by guessing a name or an address.
 func TestPeople(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		const email = "Zoe@people.example"
 		folder := w.group(w.acme.UID, "folder")
 		c, err := authz.RequireCaller(w.vouched(t, w.acme.UID, email))

@@ -32,7 +32,7 @@ func same(*resource.IdentityProvider) {}
 
 func TestProviders(t *testing.T) {
 	key := secret.NewKey()
-	each(t, iam.Config{Key: key}, func(t *testing.T, w *world) {
+	story(t, iam.Config{Key: key}, func(t *testing.T, w *world) {
 		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(same))
 		must(t, err)
 		kept, err := w.store.Provider(t.Context(), p.UID)
@@ -81,7 +81,7 @@ func TestProviders(t *testing.T) {
 }
 
 func TestBadProviders(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		_, weak := w.worker(w.acme.UID, "identity_providers.create", "role_bindings.create")
 		_, lone := w.worker(w.acme.UID, "identity_providers.create")
 		tests := map[string]struct {
@@ -136,7 +136,7 @@ func TestBadProviders(t *testing.T) {
 // TestProviderSecret changes the issuer of a provider. The new issuer must not get
 // the old client secret.
 func TestProviderSecret(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(func(p *resource.IdentityProvider) {
 			p.OIDC.PKCE = true
 		}))
@@ -178,7 +178,7 @@ func TestProviderSecret(t *testing.T) {
 }
 
 func TestMappings(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(same))
 		must(t, err)
 		admins := resource.ExternalGroupRoleMapping{ExternalGroup: "admins", Role: viewer}
@@ -233,7 +233,7 @@ func TestMappings(t *testing.T) {
 }
 
 func TestInvites(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		i, err := w.CreateInvite(
 			w.owner, w.acme.UID, resource.GroupInvite{Role: viewer, Email: "a@b.example", SingleUse: true}, time.Hour,
 		)
@@ -267,7 +267,7 @@ func TestInvites(t *testing.T) {
 }
 
 func TestAssociations(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		amazon := resource.AccountAssociation{Name: "cloud", Amazon: &resource.AmazonAccount{Account: "123456789012"}}
 		a, err := w.CreateAssociation(w.owner, w.acme.UID, amazon)
 		if err != nil || a.UID != w.acme.UID {
@@ -323,7 +323,7 @@ func TestAssociations(t *testing.T) {
 }
 
 func TestWhatHoldsARole(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		r, err := w.CreateRole(
 			w.owner, w.acme.UID, resource.Role{Name: "r", Capabilities: resource.CapabilitySet("groups.list")},
 		)
@@ -348,7 +348,7 @@ func TestWhatHoldsARole(t *testing.T) {
 }
 
 func TestDryRun(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		folder := w.group(w.acme.UID, "folder")
 		before, err := outbox.Read(t.Context(), w.store.DB, 0, 1000)
 		must(t, err)
@@ -392,7 +392,7 @@ func TestDryRun(t *testing.T) {
 }
 
 func TestAccess(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		folder := w.group(w.acme.UID, "folder")
 		deep := w.group(folder.UID, "deep")
 		above, _ := w.worker(w.acme.UID, "groups.delete")
@@ -445,7 +445,7 @@ func TestAccess(t *testing.T) {
 // an update can move a provider of the previous version to it, and that a client that
 // does not know the field cannot move a provider away.
 func TestSharedRedirect(t *testing.T) {
-	each(t, iam.Config{Key: secret.NewKey()}, func(t *testing.T, w *world) {
+	story(t, iam.Config{Key: secret.NewKey()}, func(t *testing.T, w *world) {
 		made, err := w.CreateProvider(w.owner, w.acme.UID, provider(same))
 		if err != nil || !made.SharedRedirect {
 			t.Fatalf("a new one: %v, %v", made.SharedRedirect, err)

@@ -34,7 +34,7 @@ func (w *world) timedOwner(start, end time.Time) (resource.BoundRole, context.Co
 func TestNobodyGivesForLonger(t *testing.T) {
 	end := in(time.Hour)
 	viewer := resource.ManagedRoleUID("viewer")
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		own, guest := w.timedOwner(time.Time{}, end)
 		folder := w.group(w.acme.UID, "folder")
 		workload, err := w.CreateIdentity(w.owner, w.acme.UID, person("lasting", "lasting"))
@@ -138,7 +138,7 @@ func TestNobodyGivesForLonger(t *testing.T) {
 
 // TestBadTimes checks the errors for invalid times and reasons in bindings and invites.
 func TestBadTimes(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		there, _ := w.timedOwner(time.Time{}, in(time.Hour))
 		for name, tt := range map[string]struct {
 			start, end time.Time
@@ -184,7 +184,7 @@ func TestBadTimes(t *testing.T) {
 
 // TestWhatIsOver checks that expired and upcoming bindings grant nothing, and that callers who may list them see them.
 func TestWhatIsOver(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		b, guest := w.timedOwner(time.Time{}, in(time.Hour))
 		later, early := w.timedOwner(in(time.Hour), time.Time{})
 		must(t, w.may(guest))

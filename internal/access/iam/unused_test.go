@@ -53,7 +53,7 @@ func (w *world) unused(as context.Context, kind resource.UnusedKind) map[string]
 }
 
 func TestListUnused(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		w.checker.RecordUses(true)
 		c := w.cast()
 		big, err := w.CreateIdentity(w.owner, w.acme.UID, person("big", "big"))
@@ -110,7 +110,7 @@ func TestListUnused(t *testing.T) {
 }
 
 func TestListUnusedRefuses(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		for name, tt := range map[string]struct {
 			as   context.Context
 			f    iam.UnusedFilter
@@ -152,7 +152,7 @@ func TestListUnusedRefuses(t *testing.T) {
 // TestListUnusedPages checks that the token alone is enough to read all pages, in both directions, and that another
 // caller gets nothing with the token.
 func TestListUnusedPages(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	story(t, iam.Config{}, func(t *testing.T, w *world) {
 		w.cast()
 		w.backdate(48 * time.Hour)
 		for _, kind := range []resource.UnusedKind{resource.UnusedBindings, resource.UnusedIdentities} {

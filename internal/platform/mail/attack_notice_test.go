@@ -16,7 +16,7 @@ import (
 // the person's own organization to many addresses, until no more are sent. The person still gets notices about new
 // devices, in bounded numbers.
 func TestAttackNoticeLimit(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		p := open(t, s, mail.Server{Address: "127.0.0.1:1", TLS: mail.NoTLS})
 		home := p.org
 		notice := func() {
@@ -42,7 +42,7 @@ func TestAttackNoticeLimit(t *testing.T) {
 // makes many webhooks that fail, until no more messages are sent. The owner still gets the notices about new devices
 // and about webhooks of the organization.
 func TestAttackWebhookNoticeLimit(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		p := open(t, s, mail.Server{Address: "127.0.0.1:1", TLS: mail.NoTLS})
 		failing := func(group resource.UID) mail.Message {
 			return p.FailingSubscription(group, "ann@example.test", "acme", "hooks.example.com", "https://log.example",

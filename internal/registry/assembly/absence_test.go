@@ -38,7 +38,7 @@ func counted(t *testing.T, all *prometheus.Registry, outcome string) (n float64)
 // TestMirrorAbsences checks that repeated pulls of content that an upstream lacks cause only one request to the
 // upstream, until some time has passed or the settings of the upstream change.
 func TestMirrorAbsences(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		counters := prometheus.NewRegistry()
 		m, o := newMirrorRig(t, s, func(c *assembly.Config) { c.Metrics = metric.New(counters, nil) }), newOrigin(t)
 		at, u := m.mirrors(t, "mirror", o.URL, nil)

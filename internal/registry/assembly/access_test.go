@@ -141,7 +141,7 @@ func TestLogin(t *testing.T) {
 }
 
 func TestPublicGroups(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})
 		m := r.pushImage(t, "acme/team/app", "v1", "layer")
 		r.tokens["nobody"] = "anonymous"
@@ -200,7 +200,7 @@ func TestPushCreatesTheRepo(t *testing.T) {
 }
 
 func TestImmutableTags(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})
 		m := r.pushImage(t, "acme/team/app", "v1", "one")
 		r.settings(t, r.org.UID, func(s *registry.Settings) {
@@ -278,7 +278,7 @@ func TestCatalogShowsWhatTheCallerMaySee(t *testing.T) {
 // TestCreateGroupsOnPush checks that a push creates missing groups only if the settings allow it and the caller may
 // create groups.
 func TestCreateGroupsOnPush(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})
 		index := []byte(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}`)
 		push := func(who, path string) answer {

@@ -16,7 +16,7 @@ import (
 // organization for nothing, so its audit log must not show the caller. If the caller names the private repo, the
 // refusal is recorded there like any other.
 func TestAttackMountLeavesNoTrace(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		recorder := denials.New(s.DB, slog.New(slog.DiscardHandler))
 		r := newRig(t, s, assembly.Config{Refusals: recorder})
 		blob := r.pushBlob(t, "acme/team/app", []byte("a layer of acme"))

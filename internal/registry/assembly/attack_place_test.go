@@ -28,7 +28,7 @@ func (r *rig) mintNarrow(t *testing.T, identity, group resource.UID) string {
 // TestAttackNarrowedToOnePlace: an owner's token is narrowed to a group. It cannot copy images into another group or
 // from there, sync from there, or mount blobs from there. Within its group, it can.
 func TestAttackNarrowedToOnePlace(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		r := newFollowRig(t, s, assembly.Config{})
 		r.pushImage(t, "acme/team/app", "v1", "a layer of the team")
 		r.pushImage(t, "acme/prod/own", "v1", "a layer of production")

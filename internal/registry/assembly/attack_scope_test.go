@@ -57,7 +57,7 @@ func (r *rig) refusedScope(t *testing.T, c call, scope string) {
 // TestAttackTokenScope: a token that was requested for one repo is good for no other repo, for no other action, and not
 // for the catalog, although the roles of its identity allow them. Nor can it be exchanged for a token that can do more.
 func TestAttackTokenScope(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})
 		r.pushImage(t, "acme/team/base", "v1", "layer of base")
 		r.pushImage(t, "acme/team/built", "v1", "layer of built")
@@ -96,7 +96,9 @@ func TestAttackTokenScope(t *testing.T) {
 // TestAttackMountOutOfScope: a token mounts no blob from a repo that it is not for, whether or not the client names the
 // repo.
 func TestAttackMountOutOfScope(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) { attackMountOutOfScope(t, newRig(t, s, assembly.Config{})) })
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
+		attackMountOutOfScope(t, newRig(t, s, assembly.Config{}))
+	})
 }
 
 func attackMountOutOfScope(t *testing.T, r *rig) {
@@ -118,7 +120,7 @@ func attackMountOutOfScope(t *testing.T, r *rig) {
 
 // TestTokenScopes checks the forms in which clients request scopes, and what the token is then good for.
 func TestTokenScopes(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) { testTokenScopes(t, newRig(t, s, assembly.Config{})) })
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) { testTokenScopes(t, newRig(t, s, assembly.Config{})) })
 }
 
 func testTokenScopes(t *testing.T, r *rig) {
@@ -196,7 +198,7 @@ func testTokenScopes(t *testing.T, r *rig) {
 
 // TestOfflineToken: a client that wants a refresh token gets one, and gets tokens for other scopes with it.
 func TestOfflineToken(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) { testOfflineToken(t, newRig(t, s, assembly.Config{})) })
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) { testOfflineToken(t, newRig(t, s, assembly.Config{})) })
 }
 
 func testOfflineToken(t *testing.T, r *rig) {
@@ -233,7 +235,7 @@ func testOfflineToken(t *testing.T, r *rig) {
 // TestScopedTokenWorks: a client with a token for the repo, and a token for two repos, pushes, mounts, pulls and
 // deletes. Public repos need no scope from clients without a login.
 func TestScopedTokenWorks(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) { testScopedTokenWorks(t, newRig(t, s, assembly.Config{})) })
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) { testScopedTokenWorks(t, newRig(t, s, assembly.Config{})) })
 }
 
 func testScopedTokenWorks(t *testing.T, r *rig) {
@@ -264,7 +266,7 @@ func testScopedTokenWorks(t *testing.T, r *rig) {
 // TestAttackCatalogPosition: a stranger names a private repo as the position from which the catalog continues. The
 // answer is the same as for a repo that does not exist. A caller who may list the repo continues there.
 func TestAttackCatalogPosition(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})
 		r.pushImage(t, "acme/team/app", "v1", "layer")
 		for _, who := range []string{"stranger", "owner"} {
@@ -283,7 +285,7 @@ func TestAttackCatalogPosition(t *testing.T) {
 // TestAttackScopesNotHeld: a caller requests a token for more than the caller may do. The token and its answer contain
 // only the actions that the caller holds, and they are the same for a private repo and a missing one.
 func TestAttackScopesNotHeld(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})
 		r.pushImage(t, "acme/team/app", "v1", "layer")
 		scopes := func(who, name string) string {
@@ -321,7 +323,7 @@ func TestAttackScopesNotHeld(t *testing.T) {
 // TestMountWithoutPull: a client that may not pull from the repo of a blob uploads the blob, and gets no challenge for
 // a token that it cannot get.
 func TestMountWithoutPull(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})
 		r.pushImage(t, "acme/team/base", "v1", "secret layer")
 		r.bind(t, r.uids["stranger"], "owner", r.group(t, "", "mine").UID)

@@ -72,7 +72,7 @@ func (r *rig) referrers(t *testing.T, repo, subject string) (listed map[string]i
 // thousands of times. It checks that no response is larger than a manifest may be, because clients could not read it,
 // and that each referrer is listed exactly once.
 func TestAttackReferrers(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})
 		const repo, manifest = "acme/team/app", 4 << 20
 		subject := sha(r.pushImage(t, repo, "v1", "x"))

@@ -157,7 +157,7 @@ func (r *followRig) setSource(t *testing.T, role, source string) error {
 // the trash.
 func TestFollow(t *testing.T) {
 	t.Parallel()
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		r := newFollowRig(t, s, assembly.Config{})
 		r.stands(t, registry.FollowQueued, "")
 		r.equal(t)
@@ -236,7 +236,7 @@ func (r *rig) attach(t *testing.T, repo string, about []byte, content string) []
 // removed.
 func TestFollowRefuses(t *testing.T) {
 	t.Parallel()
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		r := newFollowRig(t, s, assembly.Config{})
 		r.equal(t)
 		m := r.pushImage(t, "acme/prod/copy", "", "by digest")
@@ -327,7 +327,7 @@ func TestFollowFails(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+			storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 				late := sha(nil)
 				r := newFollowRig(t, s, assembly.Config{
 					NewGate: func(*images.Reader) protocol.Gate {
@@ -414,7 +414,7 @@ func TestFollowUnique(t *testing.T) {
 // TestFollowSetting checks which roles may set a source, and as which identity the sync then acts.
 func TestFollowSetting(t *testing.T) {
 	t.Parallel()
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		r := newFollowRig(t, s, assembly.Config{})
 		source := string(r.source.UID)
 		for role, want := range map[string]error{"owner": nil, "registry.push": nil, "editor": fault.PermissionDenied,
@@ -466,7 +466,7 @@ func TestFollowSetting(t *testing.T) {
 // TestFollowMany checks that hundreds of tags and referrers, which need several transactions, are all copied.
 func TestFollowMany(t *testing.T) {
 	t.Parallel()
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		r := newFollowRig(t, s, assembly.Config{})
 		one, two := r.pushImage(t, "acme/team/app", "one", "one"), r.pushImage(t, "acme/team/app", "two", "two")
 		for some := range slices.Chunk(numbers(150), 100) {

@@ -37,7 +37,7 @@ func (m *mirrorRig) about(t testing.TB, repo string, subject []byte) (all []stri
 // TestMirrorReferrers checks that the referrers of an image are fetched from the upstream, and fetched again when the
 // stored referrers are no longer fresh.
 func TestMirrorReferrers(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
 		at, _ := m.mirrors(t, "mirror", o.URL, nil)
 		img := o.image("app", "v1", "layer")
@@ -71,7 +71,7 @@ func TestMirrorReferrers(t *testing.T) {
 // TestMirrorReferrerPages checks that all pages of a list of referrers are read up to a limit, and that the response
 // has a warning if there are more.
 func TestMirrorReferrerPages(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
 		at, _ := m.mirrors(t, "mirror", o.URL, nil)
 		o.perPage = 10
@@ -101,7 +101,7 @@ func TestMirrorReferrerPages(t *testing.T) {
 // TestMirrorReferrerLoops checks that reading a list of referrers stops if the list is endless, and that links to
 // other hosts are not followed.
 func TestMirrorReferrerLoops(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		m, other := newMirrorRig(t, s, nil), newOrigin(t)
 		n := 0
 		for name, tt := range map[string]struct {
@@ -166,7 +166,7 @@ func TestMirrorReferrersOfHoldfast(t *testing.T) {
 // TestMirrorReferrersByTag checks that the index at the referrers tag is used if the upstream does not have the
 // referrers endpoint.
 func TestMirrorReferrersByTag(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
 		at, _ := m.mirrors(t, "mirror", o.URL, nil)
 		for _, answer := range []int{http.StatusNotFound, http.StatusMethodNotAllowed} {

@@ -30,7 +30,7 @@ import (
 // TestMirror checks that content which is pulled through a mirror is fetched only once. If a tag is no longer fresh,
 // only its digest is compared, and the manifest is not fetched again.
 func TestMirror(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
 		at, _ := m.mirrors(t, "mirror", o.URL, nil)
 		amd, arm := o.image("library/app", "", "layer of amd64"), o.image("library/app", "", "layer of arm64")
@@ -91,7 +91,7 @@ func TestMirror(t *testing.T) {
 // TestMirrorOfMovingTag checks that if a tag moves at the upstream during a pull, the client gets the digest that the
 // upstream reported first.
 func TestMirrorOfMovingTag(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
 		at, _ := m.mirrors(t, "mirror", o.URL, nil)
 		o.image("app", "v1", "first")
@@ -116,7 +116,7 @@ func TestMirrorOfMovingTag(t *testing.T) {
 // TestMirrorIsReadOnly checks that nobody can push, tag or copy content to a mirror, and that fetched content can be
 // deleted.
 func TestMirrorIsReadOnly(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
 		at, u := m.mirrors(t, "mirror", o.URL, nil)
 		img := o.image("app", "v1", "layer")
@@ -240,7 +240,7 @@ func (endless) Read(p []byte) (int, error) {
 // content are refused, and that nothing is stored.
 func TestMirrorFaults(t *testing.T) {
 	t.Parallel()
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		patient := newMirrorRig(t, s, nil)
 		n := 0
 		for name, tt := range faults {
@@ -291,7 +291,7 @@ func TestMirrorFaults(t *testing.T) {
 // TestMirrorLimits checks that an upstream gets no requests during a pause that it demands. It also checks that after
 // a failure, the upstream is not asked for some time whether stored content is current.
 func TestMirrorLimits(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
 		at, _ := m.mirrors(t, "mirror", o.URL, nil)
 		o.image("app", "v1", "layer")
@@ -342,7 +342,7 @@ func TestMirrorLimits(t *testing.T) {
 // TestMirrorAccess checks that content is fetched only for callers that may pull, and only from repos whose names
 // match the patterns of the upstream. For anonymous callers, it is fetched only if the settings allow it.
 func TestMirrorAccess(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
 		at, u := m.mirrors(t, "mirror", o.URL,
 			func(u *registry.Upstream) { u.Names = []string{"library/*", "!library/secret"} })
@@ -390,7 +390,7 @@ func TestMirrorAccess(t *testing.T) {
 // TestMirrorSignsIn checks that credentials are sent only to the upstream: not to the targets of redirects, not to a
 // realm that the settings do not name, and not to a new address of the upstream.
 func TestMirrorSignsIn(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		m, other := newMirrorRig(t, s, nil), newOrigin(t)
 		secret := func(u *registry.Upstream) { u.Credentials.Plain = originUser + ":" + originPassword }
 		for _, auth := range []string{"basic", "token"} {
@@ -463,7 +463,7 @@ func TestMirrorSignsIn(t *testing.T) {
 
 // TestMirrorOfHoldfast checks that another Holdfast server can be mirrored. Its realm issues tokens for a password.
 func TestMirrorOfHoldfast(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		far := newRig(t, storetest.Open(t, storetest.SQLite(t)), assembly.Config{})
 		img := far.pushImage(t, "acme/team/app", "v1", "from afar")
 		m := newMirrorRig(t, s, nil)
@@ -516,7 +516,7 @@ func (m *mirrorRig) stream(t testing.TB, path string) *http.Response {
 // TestMirrorStreams checks that concurrent pulls of a blob cause one fetch, and that all clients get the bytes as
 // they arrive, except for the last byte. It is held back until the digest is verified.
 func TestMirrorStreams(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
 		at, _ := m.mirrors(t, "mirror", o.URL, nil)
 		content := strings.Repeat("0123456789abcdef", 64<<10) // 1 MiB
@@ -596,7 +596,7 @@ func TestMirrorWrongBlobs(t *testing.T) {
 		"a part that is not asked for": func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(206); return true },
 	}
 	digest := sha([]byte(content))
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		patient := newMirrorRig(t, s, nil)
 		n := 0
 		for name, do := range tests {
@@ -673,7 +673,7 @@ func TestMirrorResumes(t *testing.T) {
 
 // TestMirrorBudget checks that an organization cannot store more content of an upstream than its budget allows.
 func TestMirrorBudget(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
 		at, _ := m.mirrors(t, "mirror", o.URL, nil)
 		o.image("app", "v1", strings.Repeat("layer", 1000))
@@ -706,7 +706,7 @@ func TestMirrorBudget(t *testing.T) {
 // TestMirrorCollect checks that a fetched blob stays while a manifest needs it, whichever of the two arrived first,
 // and that the collector removes the blob after the manifest was deleted.
 func TestMirrorCollect(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
 		at, _ := m.mirrors(t, "mirror", o.URL, nil)
 		first, second := o.image("app", "v1", "manifest first"), o.image("app", "v2", "blob first")
@@ -749,7 +749,7 @@ func TestMirrorCollect(t *testing.T) {
 // checks that the content is stored below the renamed group, and that the pull does not return content of the other
 // group.
 func TestMirrorIsRenamed(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
 		at, u := m.mirrors(t, "mirror", o.URL, nil)
 		img := o.image("app", "v1", "layer")
@@ -778,7 +778,7 @@ func TestMirrorIsRenamed(t *testing.T) {
 // TestMirrorOfItself checks that the requests of a server that mirrors itself come to an end, because each request
 // has a shorter name.
 func TestMirrorOfItself(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		m := newMirrorRig(t, s, nil)
 		img := m.pushImage(t, "acme/team/app", "v1", "layer")
 		at, _ := m.mirrors(t, "loop", m.url, func(u *registry.Upstream) {

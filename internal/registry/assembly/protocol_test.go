@@ -30,7 +30,7 @@ import (
 // the next version, with sha256 and sha512.
 func TestConformance(t *testing.T) {
 	suite := testprogram.Path(t, "conformance")
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		for _, sparse := range []bool{false, true} {
 			t.Run(fmt.Sprintf("sparse=%v", sparse), func(t *testing.T) {
 				if sparse && s.Replicated() {

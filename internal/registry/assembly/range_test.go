@@ -139,7 +139,7 @@ func (r *rig) head(t *testing.T, who, path string, content []byte) {
 // layer, and each response is the same as for a stored layer.
 func TestLazyPullsThrough(t *testing.T) {
 	content := lazyLayer()
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
 		at, _ := m.mirrors(t, "mirror", o.URL, nil)
 		o.blob(string(content))

@@ -42,7 +42,7 @@ func (x *site) activities(t *testing.T, kinds ...resource.EventType) (all []entr
 // TestSignInsLeaveTraces: fourteen wrong passwords, the right password, and all later actions of the owner are in the
 // audit log of the organization and in the log of the server, with the person, the method and the network address.
 func TestSignInsLeaveTraces(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		guesser := x.browser(t)
 		flow := guesser.start(forCommand(""))

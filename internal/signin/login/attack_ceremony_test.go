@@ -76,7 +76,7 @@ func TestAttackRacedFactors(t *testing.T) {
 // TestAttackEarlierPassword: after a one-time password was used, the one before it is refused although its time has not
 // passed. The next one signs in.
 func TestAttackEarlierPassword(t *testing.T) {
-	each(t, func(t *testing.T, x *site) {
+	story(t, func(t *testing.T, x *site) {
 		b := x.browser(t)
 		b.signIn()
 		b.setUpApp()
@@ -108,7 +108,7 @@ func TestAttackEarlierPassword(t *testing.T) {
 // TestAttackDowngrade: a person with a second factor is not signed in without it, whichever page the browser requests
 // after the password, and a passkey that does not verify its user does not replace the password.
 func TestAttackDowngrade(t *testing.T) {
-	each(t, func(t *testing.T, x *site) {
+	story(t, func(t *testing.T, x *site) {
 		b, d := x.browser(t), x.authenticator(t)
 		b.signIn()
 		b.register(d)
@@ -151,7 +151,7 @@ func TestAttackDowngrade(t *testing.T) {
 
 // TestAttackFramedPasskey: an answer that a browser made for a page inside a page of another origin is refused.
 func TestAttackFramedPasskey(t *testing.T) {
-	each(t, func(t *testing.T, x *site) {
+	story(t, func(t *testing.T, x *site) {
 		b, d := x.browser(t), x.authenticator(t)
 		b.signIn()
 		b.register(d)

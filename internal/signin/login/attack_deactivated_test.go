@@ -148,7 +148,7 @@ func TestAttackDeactivated(t *testing.T) {
 	for name, prepare := range heldCredentials {
 		t.Run(name, func(t *testing.T) {
 			for _, deactivated := range []bool{false, true} {
-				storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+				storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 					x := open(t, s)
 					use := prepare(t, x)
 					if deactivated {

@@ -121,7 +121,7 @@ func TestAttackGuessedUserCodes(t *testing.T) {
 // TestAttackGuessedDeviceCodes: programs that poll with device codes of nobody, or as another client, get no token. The
 // device gets its token once.
 func TestAttackGuessedDeviceCodes(t *testing.T) {
-	each(t, func(t *testing.T, x *site) {
+	story(t, func(t *testing.T, x *site) {
 		b := x.browser(t)
 		b.signIn()
 		device, flow := x.deviceFlow(t, b)

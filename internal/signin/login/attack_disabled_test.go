@@ -12,7 +12,7 @@ import (
 // TestAttackDisabledProvider: a person is at the page of a provider while an administrator disables it. The response of
 // the provider signs nobody in, and registers nobody. After the provider is enabled again, a new sign-in succeeds.
 func TestAttackDisabledProvider(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		p := newProvider(t)
 		idp := x.keep(t, p)

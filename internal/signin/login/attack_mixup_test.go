@@ -11,7 +11,7 @@ import (
 // in any way, or if it arrives as a form. The code of one provider, and the token of one provider in the response of
 // another, do not sign in. The same response signs in without the change.
 func TestAttackResponseParameters(t *testing.T) {
-	each(t, func(t *testing.T, x *site) {
+	story(t, func(t *testing.T, x *site) {
 		honest, other := newProvider(t), newProvider(t)
 		honest.issNote = true
 		good, second := x.keep(t, honest), x.keep(t, other)

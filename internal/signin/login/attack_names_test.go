@@ -119,7 +119,7 @@ func (r rival) visits() map[string][]visit {
 // has a name, an e-mail address, a program or an address of people of another organization. Only the pages that anybody
 // can ask for an organization have its name and the names of its providers.
 func TestAttackNamesOnPages(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		r := x.addRival(t)
 		x.other(t)

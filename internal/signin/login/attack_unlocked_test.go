@@ -34,7 +34,7 @@ func (x *site) pollFor(t *testing.T, device string) (status int, body string) {
 // TestAttackUnlockedBrowser: a person at a browser in which somebody else has signed in a while ago gets no token,
 // neither by a redirect, nor by a code, nor for a public key, nor for a device.
 func TestAttackUnlockedBrowser(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		b := x.browser(t)
 		b.signIn()
@@ -66,7 +66,7 @@ func TestAttackUnlockedBrowser(t *testing.T) {
 // TestAttackUnlockedProvider: a session at a provider is not enough for a token either. The provider must ask for a
 // credential, with and without a session here, and if another identity is requested.
 func TestAttackUnlockedProvider(t *testing.T) {
-	each(t, func(t *testing.T, x *site) {
+	story(t, func(t *testing.T, x *site) {
 		p := newProvider(t)
 		idp := x.keep(t, p)
 		for name, signedIn := range map[string]bool{"without a session": false, "with a session": true} {

@@ -290,7 +290,7 @@ func lastSegment(uid resource.UID) string {
 
 // TestReplay: if a code or response is valid once, its second use is refused, also by another replica.
 func TestReplay(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		p := newProvider(t)
 		p.lax = true
@@ -574,7 +574,7 @@ func TestSecretsStayOut(t *testing.T) {
 
 // TestInvites: a person who has the code of an invite learns why the invite cannot be used, and nobody else does.
 func TestInvites(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		p := newProvider(t)
 		x.keep(t, p)

@@ -21,7 +21,7 @@ var oddTexts = map[string]string{
 // TestBadForms sends odd texts in every field of every form. The response is never a server
 // error.
 func TestBadForms(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		idp := x.keep(t, newProvider(t))
 		b := x.browser(t)

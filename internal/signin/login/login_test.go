@@ -52,7 +52,7 @@ func rolesOf(x *site, identity resource.UID) (all []string) {
 // TestProviders: a person who signs in with a provider gets the identity to which roles could already be bound, the
 // default role once, and the roles of their external groups while they are members.
 func TestProviders(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		p := newProvider(t)
 		idp := x.keep(t, p)
@@ -232,7 +232,7 @@ func TestProviderProblems(t *testing.T) {
 
 // TestDevice checks the device authorization of RFC 8628.
 func TestDevice(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		begin := func() (device, user string) {
 			a := x.browser(t).post("/oauth/device_authorization", "client_id", "tv")
@@ -392,7 +392,7 @@ func TestTOTP(t *testing.T) {
 
 // TestLink: a one-time link sets the password once and ends the previous sessions.
 func TestLink(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		admin := authz.WithCaller(t.Context(), authz.Caller{Identity: x.owner.Identity})
 		old := x.browser(t)
@@ -440,7 +440,7 @@ func TestLink(t *testing.T) {
 // TestSwitchOff: local accounts can be switched off only after an owner has signed in with a provider, so that the
 // owners are never locked out.
 func TestSwitchOff(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		admin := authz.WithCaller(t.Context(), authz.Caller{Identity: x.owner.Identity})
 		off := resource.SignInRules{Organization: x.org.UID, LocalOff: true}
@@ -479,7 +479,7 @@ func TestSwitchOff(t *testing.T) {
 
 // TestSessions checks that callers can list and end only the sessions that they may manage, and that sessions expire.
 func TestSessions(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		b := x.browser(t)
 		a := b.password(b.start(forCommand("")), ownerEmail, password)
@@ -527,7 +527,7 @@ func TestSessions(t *testing.T) {
 
 // TestJoin: an invite creates an account, or admits the owner of an existing account.
 func TestJoin(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		_, code := x.invite(t, resource.GroupInvite{SingleUse: true})
 		b := x.browser(t)

@@ -32,7 +32,7 @@ func (b *browser) offers(target string) (all []string) {
 // TestLastProvider: the sign-in page offers the last provider of the browser first, unless the provider is disabled. In
 // another browser, a person must name the organization to see its providers.
 func TestLastProvider(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		p := newProvider(t)
 		named := func(name string, group resource.UID) func(*resource.IdentityProvider) {
@@ -106,7 +106,7 @@ func withCookies(b *browser, cookies []*http.Cookie) *browser {
 // TestWelcome: a new member of a group sees their permissions there. The page shows only roles that the person holds,
 // whatever group its address names.
 func TestWelcome(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		rival, _ := x.second(t, "rival-of-acme")
 		secret := x.folder(t, "secret-folder")

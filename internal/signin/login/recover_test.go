@@ -14,7 +14,7 @@ import (
 // TestRecoverOwner: a recovery link for an owner who is locked out removes the other factors of the account, because
 // the owner may have lost them. It also allows local accounts again, because the provider may be lost.
 func TestRecoverOwner(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		p := newProvider(t)
 		idp := x.keep(t, p)

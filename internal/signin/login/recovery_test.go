@@ -66,7 +66,7 @@ func (x *site) recovers(t *testing.T, code string) bool {
 }
 
 func TestRecovery(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		b := x.browser(t)
 		b.signIn()

@@ -31,7 +31,7 @@ var accountField = regexp.MustCompile(`name="account" value="([^"]+)">([^<]+)<`)
 // TestSeveralAccounts: a person with the same password in two organizations must choose one account, but only after the
 // password was right. They need not choose if they name the organization or return in the same browser.
 func TestSeveralAccounts(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		_, other := x.second(t, "other")
 		b := x.browser(t)

@@ -183,6 +183,12 @@ func each(t *testing.T, f func(t *testing.T, x *site)) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) { f(t, open(t, s)) })
 }
 
+// story runs f with a site on the engines that storetest.Story chooses.
+func story(t *testing.T, f func(t *testing.T, x *site)) {
+	t.Helper()
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) { f(t, open(t, s)) })
+}
+
 // A browser stores cookies and does not follow redirects.
 type browser struct {
 	*http.Client

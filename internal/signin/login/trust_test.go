@@ -20,7 +20,7 @@ import (
 // operator trusts. Each organization sees and ends only the sessions that were started with
 // its own provider.
 func TestSessionsOfOthers(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		p := newProvider(t)
 		other := resource.Group{
@@ -100,7 +100,7 @@ func TestSessionsOfOthers(t *testing.T) {
 // TestExchangeAfterTrust: a person signs in with a provider before the operator trusts it, and another one afterwards.
 // Both can exchange a token of the issuer without naming the provider while it is trusted, and neither can afterwards.
 func TestExchangeAfterTrust(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		p := newProvider(t)
 		idp := x.keep(t, p)
@@ -159,7 +159,7 @@ func TestExchangeAfterTrust(t *testing.T) {
 // TestNarrowedSession checks that a sign-in can request a token that is narrowed to a group, and that tokens from its
 // refresh token are narrowed, too.
 func TestNarrowedSession(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		folder := resource.Group{
 			UID: x.org.UID.NewChild(), Name: "folder", CreateTime: x.clock.now(), UpdateTime: x.clock.now(),

@@ -138,7 +138,7 @@ func TestForgedAlgorithm(t *testing.T) {
 
 // TestPairs checks, on two replicas, that the RSA key is published, rotated and removed together with its signing key.
 func TestPairs(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		c := &clock{at: noon}
 		cfg := token.Config{Key: secret.NewKey(), Audiences: []string{api}, Now: c.now}
 		mine, theirs := open(t, s, cfg), open(t, s, cfg)

@@ -120,7 +120,7 @@ func TestVerifyReturnsWhatWasMinted(t *testing.T) {
 			},
 		},
 	}
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		i := open(t, s, token.Config{Key: secret.NewKey()})
 		for name, tt := range tests {
 			raw := mint(t, i, tt.claims)
@@ -304,7 +304,7 @@ func tampered(good, other string) string {
 func TestVerifyRefuses(t *testing.T) {
 	const notOurs, unreadable = "the token is not signed by this service", "the token cannot be read"
 	at := float64(noon.Unix())
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		master := secret.NewKey()
 		i := open(t, s, token.Config{Key: master})
 		f := newForger(t, s, master)
@@ -442,7 +442,7 @@ func TestReplicasShareOneKey(t *testing.T) {
 }
 
 func TestKeysAreSealed(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		master := secret.NewKey()
 		open(t, s, token.Config{Key: master})
 		f := newForger(t, s, master)
@@ -469,7 +469,7 @@ func TestKeysAreSealed(t *testing.T) {
 }
 
 func TestPublishedKeysProveTokens(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		i := open(t, s, token.Config{Key: secret.NewKey()})
 		var discovery map[string]any
 		get(t, i, "/.well-known/openid-configuration", &discovery)

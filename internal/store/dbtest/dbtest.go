@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/recount"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 var databases atomic.Int64
@@ -36,6 +37,27 @@ func EachURL(t *testing.T, f func(t *testing.T, url string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { f(t, SQLite(t)) })
 	t.Run("postgres", func(t *testing.T) { f(t, Postgres(t)) })
+}
+
+// Story is Each for tests of code above the stores, for which both engines mean the same requests: the tests of the
+// stores cover the engines. If testkit.Complete reports true, it runs f against every engine, otherwise against one.
+// Tests of locks, transactions, crashes and concurrent requests use Each.
+func Story(t *testing.T, f func(t *testing.T, db *store.DB)) {
+	t.Helper()
+	StoryURL(t, func(t *testing.T, url string) { f(t, Open(t, url)) })
+}
+
+// StoryURL runs f with the address of a new database, on the engines that Story chooses. The name of the test decides
+// which engine is the only one; it is SQLite if there is no PostgreSQL server.
+func StoryURL(t *testing.T, f func(t *testing.T, url string)) {
+	t.Helper()
+	both, postgres := testkit.Complete(), len(t.Name())%2 == 1 && os.Getenv("HOLDFAST_TEST_POSTGRES") != ""
+	if both || !postgres {
+		t.Run("sqlite", func(t *testing.T) { f(t, SQLite(t)) })
+	}
+	if both || postgres {
+		t.Run("postgres", func(t *testing.T) { f(t, Postgres(t)) })
+	}
 }
 
 // EachEmpty runs f with the address of an empty database without a schema,

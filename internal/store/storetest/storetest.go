@@ -39,6 +39,18 @@ func EachURL(t *testing.T, f func(t *testing.T, url string)) {
 	dbtest.EachURL(t, f)
 }
 
+// Story runs f on the engines that dbtest.Story chooses.
+func Story(t *testing.T, f func(t *testing.T, s *Store)) {
+	t.Helper()
+	dbtest.Story(t, func(t *testing.T, db *store.DB) { f(t, Combine(db)) })
+}
+
+// StoryURL runs f with the address of a new database, on the engines that dbtest.Story chooses.
+func StoryURL(t *testing.T, f func(t *testing.T, url string)) {
+	t.Helper()
+	dbtest.StoryURL(t, f)
+}
+
 // EachEmpty runs f with the address of an empty database without a schema, once for every engine.
 func EachEmpty(t *testing.T, f func(t *testing.T, url string)) {
 	t.Helper()

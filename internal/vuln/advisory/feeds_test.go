@@ -84,7 +84,7 @@ func (d *fixture) read(t *testing.T, uid resource.UID) vuln.FeedResult {
 // TestFolderFeed reads a feed from a folder several times. It checks that unchanged files are not imported again, that
 // a changed file updates its advisory, that a requested read waits for feedRest, and that errors are recorded.
 func TestFolderFeed(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		d := newFixture(t, s, outbound.Config{})
 		write := func(name, text string) { must(t, os.WriteFile(filepath.Join(d.folder, name), []byte(text), 0o600)) }
 		write("a.json", record)

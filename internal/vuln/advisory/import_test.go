@@ -24,7 +24,7 @@ func located(id, location string) string {
 // TestLongLocation imports components whose locations have the maximum length or are longer. It checks that only the
 // longer ones are refused, and that the reason contains the field, its length and the limit.
 func TestLongLocation(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		d := newFixture(t, s, outbound.Config{})
 		var refused []advisory.Problem
 		m, err := d.NewImport(d.ctx, d.org, "test", func(p advisory.Progress) error {

@@ -43,7 +43,7 @@ func TestQuery(t *testing.T) {
 			[]string{"A-5"}},
 		"of another release": {advisory.Package{Ecosystem: "Alpine:v3.19", Name: "a", Version: "1.0-r0"}, nil},
 	}
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		d := newFixture(t, s, outbound.Config{})
 		for _, a := range []vuln.Advisory{
 			{ID: "A-1", ArtifactName: "p", Affected: affected("npm", "p", from, until)},
@@ -77,7 +77,7 @@ func TestQuery(t *testing.T) {
 // TestReopened checks which versions are affected after a fix was withdrawn, by a person or by the advisory's source,
 // and in a stored advisory whose range still contains the fix.
 func TestReopened(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		d := newFixture(t, s, outbound.Config{})
 		event := func(kind vuln.AdvisoryEventType, fixed string) vuln.AdvisoryEvent {
 			e := vuln.AdvisoryEvent{Type: kind, ReviewState: vuln.ReviewApproved}

@@ -190,7 +190,7 @@ func TestMailedOnce(t *testing.T) {
 
 // TestMailedOnlyWithAccess checks that a person who lost access gets nothing, and gets reports again with new access.
 func TestMailedOnlyWithAccess(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		o := newOffice(t, s)
 		testkit.Must(t, o.subscribe(t, o.owner, o.folder))
 		testkit.Must(t, s.DeleteBinding(t.Context(), o.binding.UID))
@@ -222,7 +222,7 @@ func TestMailedOnlyWithAccess(t *testing.T) {
 
 // TestSubscriptionAccess checks who may subscribe, and the limits.
 func TestSubscriptionAccess(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		o := newOffice(t, s)
 		all := resource.NewCapabilities(resource.RepoList, resource.ReportsList, resource.AdvisoriesList)
 		narrowed, scoped, assumed := o.owner, o.owner, o.owner
