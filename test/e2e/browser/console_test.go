@@ -27,6 +27,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // push pushes an image with one package to a repo, and returns its digest.
@@ -317,12 +318,12 @@ func (b *tab) console(s *site, path, email, password string) {
 	}
 }
 
-// onBoth runs a test. If HOLDFAST_TEST_WALKS is "all", as in make walks, the test runs on both engines, and the look of
-// the pages is checked on one of them. Otherwise it runs on one engine, which is chosen by the length of the
-// test's name.
+// onBoth runs a test. If testkit.Complete reports true, as in make walks, the test runs on both engines, and the look
+// of the pages is checked on one of them. Otherwise it runs on one engine, which is chosen by the length of the test's
+// name.
 func onBoth(t *testing.T, walk func(*testing.T, *site)) {
 	t.Helper()
-	both, second := os.Getenv("HOLDFAST_TEST_WALKS") == "all", len(t.Name())%2 == 1
+	both, second := testkit.Complete(), len(t.Name())%2 == 1
 	if both || !second {
 		t.Run("SQLite", func(t *testing.T) {
 			t.Parallel()
@@ -340,19 +341,21 @@ func onBoth(t *testing.T, walk func(*testing.T, *site)) {
 	}
 }
 
-// TestConsole opens every page as an owner, and checks how the pages look. On SQLite, the desktop pages are light and
-// the phone pages are dark. In make walks, the other engine uses the opposite color schemes.
+// TestConsole opens every page as an owner, and checks how the pages look: the desktop pages in light and the phone
+// pages in dark colors. In the complete version, the test also runs on PostgreSQL, with the opposite colors. The other
+// tests of the console use both engines in the short version, too, and each page calls methods that have tests on both.
 func TestConsole(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
 		newSite(t).walk(t, "SQLite", [2]string{"light", "dark"})
 	})
+	if !testkit.Complete() {
+		return
+	}
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()
 		needs(t)
-		s := newSiteOn(t, storetest.Postgres(t))
-		s.unjudged = os.Getenv("HOLDFAST_TEST_WALKS") != "all"
-		s.walk(t, "PostgreSQL", [2]string{"dark", "light"})
+		newSiteOn(t, storetest.Postgres(t)).walk(t, "PostgreSQL", [2]string{"dark", "light"})
 	})
 }
 
@@ -495,7 +498,11 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 	}
 	var shells sync.WaitGroup
 	defer shells.Wait()
-	for _, v := range walk {
+	for i, v := range walk {
+		if i > 0 && v.path == walk[i-1].path { // another text of a page that is open and was checked
+			b.read(v.text)
+			continue
+		}
 		b.open(s.BaseURL + v.path)
 		b.see(v.heading)
 		b.read(v.text)
