@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
 	"github.com/holdfast-dev/holdfast/internal/registry/assembly"
 	"github.com/holdfast-dev/holdfast/internal/registry/mirror"
+	"github.com/holdfast-dev/holdfast/internal/registry/replication"
 	"github.com/holdfast-dev/holdfast/internal/registry/upkeep"
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
 	"github.com/holdfast-dev/holdfast/internal/server/config"
@@ -75,7 +76,9 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	}
 	out.PerHost = mirror.MaxFetches
 	pushes := out
-	pushes.Timeout = time.Minute // a registry may take long to store a large blob after it has received the bytes
+	// A registry may take long to store a large blob after it has received the bytes. No copy waits for the connection of
+	// another one.
+	pushes.Timeout, pushes.PerHost = time.Minute, replication.MaxCopies
 	s.registry = assembly.New(s.store, s.checker, s.issuer, blobs, assembly.Config{
 		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + registryToken,
 		Assume: s.assumeForRegistry, AssumeIn: s.assumeInOrganization,

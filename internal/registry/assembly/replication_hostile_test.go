@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,28 +153,56 @@ func (r *copyRig) misbehaves(t *testing.T, d distribution, repo string, how host
 	return &misbehaving{r.replicates(t, v), how, bad, repo, img}
 }
 
-// TestReplicationSilentTargets checks that targets that never answer do not delay another target of their organization,
-// even if they have more pending tags than the organization can copy at the same time.
+// TestReplicationSilentTargets checks that eight targets that never answer do not delay another target of their
+// organization on the same host, whether they answer at first or not.
 func TestReplicationSilentTargets(t *testing.T) {
 	t.Parallel()
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		r, d := newCopyRig(t, s, time.Hour), newDistribution(t)
-		for i := range 6 {
-			r.pushImage(t, "acme/team/app", fmt.Sprint("v", i), fmt.Sprint("layer ", i))
-		}
-		silent := newTarget(t, "http://"+d.Address)
-		silent.behave(only("HEAD", "manifests", silence))
-		t.Cleanup(r.stop) // before the server of the silent target is closed
-		for i := range 3 {
-			v := d.replication(fmt.Sprint("silent", i), fmt.Sprint("silent", i))
-			v.Address = silent.URL
-			r.replicates(t, v)
-		}
-		until(t, "all silent targets are asked", func() bool {
-			silent.mu.Lock()
-			defer silent.mu.Unlock()
-			return silent.counts["HEAD manifests"] >= 3
+	const targets = 8
+	for name, tt := range map[string]struct {
+		takesOne bool // whether each of them takes an image first
+		silenced int  // requests without an answer
+	}{
+		"from the beginning":    {false, targets},
+		"after the first image": {true, targets + 8}, // each has one, and together they have the slots of the organization
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+				r, d := newCopyRig(t, s, time.Hour), newDistribution(t)
+				for i := range 6 {
+					r.pushImage(t, "acme/team/app", fmt.Sprint("v", i), fmt.Sprint("layer ", i))
+				}
+				var silenced atomic.Int32
+				d.behave(silentAt("/silent", tt.takesOne, &silenced))
+				t.Cleanup(r.stop) // before the server of the targets is closed
+				for i := range targets {
+					r.replicates(t, d.replication(fmt.Sprint("silent", i), fmt.Sprint("silent", i)))
+				}
+				until(t, "all silent targets are asked", func() bool { return int(silenced.Load()) >= tt.silenced })
+				r.idle(t, r.replicates(t, d.replication("good", "good")))
+			})
 		})
-		r.idle(t, r.replicates(t, d.replication("good", "good")))
-	})
+	}
+}
+
+// silentAt never answers questions about manifests of repos whose path has a prefix, from the beginning or after a
+// repo has taken an image. It counts such questions.
+func silentAt(prefix string, takesOne bool, silenced *atomic.Int32) func(http.ResponseWriter, *http.Request) bool {
+	var taken sync.Map
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		repo, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v2"), "/manifests/")
+		if !ok || !strings.HasPrefix(repo, prefix) {
+			return false
+		}
+		if r.Method == http.MethodPut {
+			taken.Store(repo, true)
+			return false
+		}
+		if _, has := taken.Load(repo); takesOne && !has {
+			return false
+		}
+		silenced.Add(1)
+		silence(w, r)
+		return true
+	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/assembly"
 	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
+	"github.com/holdfast-dev/holdfast/internal/registry/replication"
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream/upstreamtest"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
@@ -100,7 +101,7 @@ type copyRig struct {
 // newCopyRig returns a copyRig that waits up to patience for an answer of a target.
 func newCopyRig(t *testing.T, s *storetest.Store, patience time.Duration) *copyRig {
 	t.Helper()
-	out := outbound.Config{Loopback: true, Timeout: patience}
+	out := outbound.Config{Loopback: true, Timeout: patience, PerHost: replication.MaxCopies}
 	r := &copyRig{rig: newRig(t, s, assembly.Config{
 		Key: secret.NewKey(), Outbound: out, KeepTrash: time.Hour, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Targets: upstream.New(upstream.Config{Outbound: out, Stall: 2 * time.Second, MinRate: 64 << 10}),

@@ -37,13 +37,16 @@ import (
 var Capabilities = append([]resource.Capability{resource.GroupsUpdate}, reposync.SourceCapabilities...)
 
 const (
-	copiesInAll     = 32 // tags that are copied at the same time
-	copiesPerTenant = 8  // tags of one organization that are copied at the same time
-	copiesPerTarget = 4  // tags of one replication that are copied at the same time
+	attempts        = 256 // replications that one replica works on at the same time; each can copy one tag
+	attemptsByOrg   = 20  // the same of one organization
+	slotsInAll      = 32  // further tags that are copied at the same time
+	slotsPerOrg     = 8   // the same of one organization
+	copiesPerTarget = 4   // tags of one replication that are copied at the same time
 
-	attempts      = 256 // replications that one replica works on at the same time
-	attemptsByOrg = 20  // the same of one organization
-	dueAtOnce     = 200 // due replications that one query returns
+	// MaxCopies is the number of tags that one replica copies at the same time.
+	MaxCopies = attempts + slotsInAll
+
+	dueAtOnce = 200 // due replications that one query returns
 
 	pollInterval  = 500 * time.Millisecond
 	errorPause    = 5 * time.Second
@@ -85,7 +88,7 @@ type place struct {
 func New(c Config) *Replicator {
 	places, _ := lru.New[place, string](placesCached) // fails only for sizes below one
 	return &Replicator{Config: c, sources: sourcedb.New(c.Store), places: places,
-		slots: fairlimit.New(fairlimit.Limits{Total: copiesInAll, PerTenant: copiesPerTenant})}
+		slots: fairlimit.New(fairlimit.Limits{Total: slotsInAll, PerTenant: slotsPerOrg})}
 }
 
 // Run copies tags until ctx ends. One replica watches for changes and queues tags. Every replica copies queued tags.

@@ -223,8 +223,9 @@ func (r *Replicator) eachTagOf(
 	}
 }
 
-// copyAll copies tags, some at the same time. It returns an error if no goOn tags can be copied now. Until the target
-// has taken an image, it copies one tag at a time, so that a target that does not answer leaves room for others.
+// copyAll copies tags, some at the same time. It returns an error if no more tags can be copied now. An attempt can
+// always copy one tag at a time, whatever other targets do. For further ones it needs a slot of its organization. It
+// asks for none until the target has taken an image, so that targets that do not answer leave the slots to others.
 func (a *attempt) copyAll(ctx context.Context, tags []sourcedb.PendingTag) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -234,15 +235,14 @@ func (a *attempt) copyAll(ctx context.Context, tags []sourcedb.PendingTag) error
 		}
 	}
 	next := make(chan sourcedb.PendingTag)
+	waiting, taken := context.WithCancel(ctx) // ends when no tag is left to take
+	defer taken()
+	free := func() (func(), error) { return func() {}, nil }
+	slot := func() (func(), error) { return a.slots.Acquire(waiting, a.Store.Tenant(ctx, a.UID)) }
 	var workers sync.WaitGroup
-	for range copiesPerTarget {
-		workers.Go(func() {
-			for g := range next {
-				if err := a.copyOne(ctx, g); err != nil {
-					cancel(err)
-				}
-			}
-		})
+	workers.Go(func() { a.copyNext(ctx, next, free, cancel) })
+	for range copiesPerTarget - 1 {
+		workers.Go(func() { a.copyNext(ctx, next, slot, cancel) })
 	}
 	for _, g := range tags {
 		select {
@@ -253,8 +253,32 @@ func (a *attempt) copyAll(ctx context.Context, tags []sourcedb.PendingTag) error
 		break
 	}
 	close(next)
+	taken()
 	workers.Wait()
 	return context.Cause(ctx)
+}
+
+// copyNext copies tags until there are no more, with a slot for each. It calls fail if no more tags can be copied now.
+func (a *attempt) copyNext(
+	ctx context.Context, next <-chan sourcedb.PendingTag, slot func() (release func(), _ error), fail func(error),
+) {
+	for {
+		release, err := slot()
+		if err != nil {
+			return
+		}
+		g, ok := <-next
+		if ok {
+			err = a.copyOne(ctx, g)
+		}
+		release()
+		if err != nil {
+			fail(err)
+		}
+		if !ok {
+			return
+		}
+	}
 }
 
 // copyOne copies one tag and records the result. It returns an error if no more tags can be copied now.
@@ -262,12 +286,7 @@ func (a *attempt) copyOne(ctx context.Context, g sourcedb.PendingTag) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	release, err := a.slots.Acquire(ctx, a.Store.Tenant(ctx, g.Repo))
-	if err != nil {
-		return err
-	}
-	defer release()
-	err = a.copyTag(ctx, g)
+	err := a.copyTag(ctx, g)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

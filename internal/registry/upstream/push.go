@@ -8,14 +8,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
 )
-
-// shortTimeout limits a request that sends or receives a manifest, so that a registry that reads or writes single bytes
-// cannot keep it running.
-const shortTimeout = 2 * time.Minute
 
 // A push is what a request has that writes to a registry. The nil push changes nothing.
 type push struct {
@@ -60,24 +55,31 @@ func (c *Client) HasManifest(ctx context.Context, r Registry, repo, digest strin
 }
 
 func (c *Client) has(ctx context.Context, r Registry, repo, path string) (bool, error) {
-	resp, err := c.do(ctx, r, call{method: http.MethodHead, repo: repo, path: path, accept: accepted,
+	resp, err := c.ask(ctx, r, call{method: http.MethodHead, repo: repo, path: path, accept: accepted,
 		push: &push{want: []int{http.StatusOK, http.StatusNotFound}}})
-	if err != nil {
-		return false, err
+	return err == nil && resp.StatusCode == http.StatusOK, err
+}
+
+// ask is do for a request whose response has no body that matters. It limits the time of the request, including the
+// time in which it waits for a connection, and closes the response.
+func (c *Client) ask(ctx context.Context, r Registry, what call) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.short)
+	defer cancel()
+	resp, err := c.do(ctx, r, what)
+	if err == nil {
+		discard(resp)
 	}
-	discard(resp)
-	return resp.StatusCode == http.StatusOK, nil
+	return resp, err
 }
 
 // TagDigest returns the digest of the manifest that a tag names, or "" if there is no such tag. It returns an error if
 // the registry does not report the digest.
 func (c *Client) TagDigest(ctx context.Context, r Registry, repo, tag string) (string, error) {
-	resp, err := c.do(ctx, r, call{method: http.MethodHead, repo: repo, path: "/manifests/" + tag, accept: accepted,
+	resp, err := c.ask(ctx, r, call{method: http.MethodHead, repo: repo, path: "/manifests/" + tag, accept: accepted,
 		push: &push{want: []int{http.StatusOK, http.StatusNotFound}}})
 	if err != nil {
 		return "", err
 	}
-	discard(resp)
 	digest := resp.Header.Get("Docker-Content-Digest")
 	if resp.StatusCode == http.StatusOK && digest == "" {
 		return "", &Error{Reason: "it does not report the digest of a tag"}
@@ -103,15 +105,14 @@ func (c *Client) PushBlob(
 	var resp *http.Response
 	var err error
 	if from != "" {
-		resp, err = c.do(ctx, r, mount)
+		resp, err = c.ask(ctx, r, mount)
 	}
 	if from == "" || Refused(err) || NotFound(err) { // a registry may refuse to mount, and accept the upload
-		resp, err = c.do(ctx, r, begin)
+		resp, err = c.ask(ctx, r, begin)
 	}
 	if err != nil {
 		return err
 	}
-	discard(resp)
 	if resp.StatusCode == http.StatusCreated {
 		return nil
 	}
@@ -176,16 +177,13 @@ func uploadAddress(r Registry, resp *http.Response, digest string) (string, erro
 func (c *Client) PushManifest(
 	ctx context.Context, r Registry, repo, reference, digest, mediaType string, body []byte,
 ) (listed bool, _ error) {
-	ctx, cancel := context.WithTimeout(ctx, shortTimeout)
-	defer cancel()
-	resp, err := c.do(ctx, r, call{method: http.MethodPut, repo: repo, path: "/manifests/" + reference, push: &push{
+	resp, err := c.ask(ctx, r, call{method: http.MethodPut, repo: repo, path: "/manifests/" + reference, push: &push{
 		contentType: mediaType, size: int64(len(body)), want: []int{http.StatusCreated},
 		open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
 	}})
 	if err != nil {
 		return false, err
 	}
-	defer discard(resp)
 	return resp.Header.Get("Oci-Subject") != "", wrongDigest(resp, digest)
 }
 
@@ -200,19 +198,15 @@ func wrongDigest(resp *http.Response, want string) error {
 
 // DeleteTag removes a tag from a repo of a registry. It succeeds if there is no such tag.
 func (c *Client) DeleteTag(ctx context.Context, r Registry, repo, tag string) error {
-	resp, err := c.do(ctx, r, call{method: http.MethodDelete, repo: repo, path: "/manifests/" + tag, push: &push{
+	_, err := c.ask(ctx, r, call{method: http.MethodDelete, repo: repo, path: "/manifests/" + tag, push: &push{
 		want: []int{http.StatusAccepted, http.StatusOK, http.StatusNoContent, http.StatusNotFound},
 	}})
-	if err != nil {
-		return err
-	}
-	discard(resp)
-	return nil
+	return err
 }
 
 // TaggedManifest returns a manifest of a repo by its tag, or no body if there is none.
 func (c *Client) TaggedManifest(ctx context.Context, r Registry, repo, tag string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, shortTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.short)
 	defer cancel()
 	resp, err := c.do(ctx, r, call{method: http.MethodGet, repo: repo, path: "/manifests/" + tag, accept: accepted,
 		push: &push{want: []int{http.StatusOK, http.StatusNotFound}}})

@@ -5,6 +5,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ const (
 	maxRedirects = 5
 	tokensCached = 4096
 
+	defaultShort = 2 * time.Minute
+
 	maxPause     = time.Hour   // longest pause that a registry may demand
 	defaultPause = time.Minute // pause if the registry does not name one
 )
@@ -51,6 +54,10 @@ type Client struct {
 	now     func() time.Time
 	stall   time.Duration
 	minRate int64
+
+	// short limits a request that writes and sends no blob, so that a registry that reads or writes single bytes, or whose
+	// connections are all in use, cannot keep it running.
+	short time.Duration
 }
 
 // Config configures a Client.
@@ -69,6 +76,7 @@ func New(c Config) *Client {
 	if client.now == nil {
 		client.now = time.Now
 	}
+	client.short = 2 * cmp.Or(c.Outbound.Timeout, defaultShort/2)
 	if client.stall == 0 {
 		client.stall = 30 * time.Second
 	}

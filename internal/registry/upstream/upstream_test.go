@@ -267,3 +267,50 @@ func TestAttackSlowBlob(t *testing.T) {
 		})
 	}
 }
+
+// TestAttackConnections: all connections to a registry are in use, because it sends a manifest that never ends. A push
+// waits for a connection, but not forever.
+func TestAttackConnections(t *testing.T) {
+	t.Parallel()
+	seen := make(chan struct{})
+	address := start(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.Method {
+		case http.MethodPost:
+			w.Header().Set("Location", "/upload")
+			w.WriteHeader(http.StatusAccepted)
+		case http.MethodGet:
+			w.(http.Flusher).Flush()
+			close(seen)
+			<-r.Context().Done()
+		}
+	})
+	c := upstream.New(upstream.Config{
+		Outbound: outbound.Config{Loopback: true, Timeout: 5 * time.Second, PerHost: 1}, Stall: time.Second,
+	})
+	at := upstream.Registry{Key: "k", Address: address}
+	holding, free := context.WithCancel(t.Context())
+	t.Cleanup(free)
+	err := c.PushBlob(t.Context(), at, "app", "sha256:x", 3, "", func() (io.ReadCloser, error) {
+		go func() { _, _ = c.Manifest(holding, at, "app", "v1") }() // before the upload asks for a connection
+		<-seen
+		return io.NopCloser(strings.NewReader("abc")), nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "too little of a blob") {
+		t.Errorf("an upload without a connection: %v", err)
+	}
+	for name, ask := range map[string]func() error{
+		"a question": func() error {
+			_, err := c.HasManifest(t.Context(), at, "app", "sha256:x")
+			return err
+		},
+		"the beginning of an upload": func() error { return c.PushBlob(t.Context(), at, "app", "sha256:x", 0, "", nil) },
+		"a deletion":                 func() error { return c.DeleteTag(t.Context(), at, "app", "v1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := ask(); err == nil {
+				t.Error("it succeeds")
+			}
+		})
+	}
+}
