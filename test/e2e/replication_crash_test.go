@@ -65,6 +65,41 @@ func copiedTags(t *testing.T, c *procClient, uid string) map[string]bool {
 	return copied
 }
 
+// pushCrashTags pushes the tags that are copied.
+func pushCrashTags(t *testing.T, p *proc) {
+	t.Helper()
+	for i := range crashTags {
+		if err := p.registry().push(t.Context(), "dev/app", fmt.Sprint("v", i), fmt.Append(nil, "layer ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// replicateTo creates a replication to a registry behind a proxy, and returns its UID.
+func replicateTo(t *testing.T, p *proc, front string, d *upstreamtest.Distribution) string {
+	t.Helper()
+	return procMust[struct{ UID string }](t, p.owner(), http.MethodPost,
+		"/oci/v1/replications/"+string(p.dev.Organization), map[string]any{
+			"name": "far", "address": front, "path": "far", "realm": d.Realm(),
+			"credentials": upstreamtest.User + ":" + upstreamtest.Password,
+		}).UID
+}
+
+// pushedOnce checks that tags that were reported as copied before a crash were not pushed after it.
+func pushedOnce(t *testing.T, copied map[string]bool, before, after map[string]int) {
+	t.Helper()
+	for tag := range copied {
+		if after[tag] != before[tag] {
+			t.Errorf("%s was copied before the crash, and pushed again", tag)
+		}
+	}
+	again := 0
+	for _, n := range after {
+		again += n - 1
+	}
+	t.Logf("killed after %d copied tags; %d tags were pushed twice", len(copied), again)
+}
+
 // TestReplicationCrash kills the server while it copies tags to the registry "distribution". After the restart, all
 // tags arrive, and a tag that the server has reported as copied is not pushed again.
 func TestReplicationCrash(t *testing.T) {
@@ -74,17 +109,9 @@ func TestReplicationCrash(t *testing.T) {
 		front, pushes := countTags(t, d.Address)
 		env := []string{"HOLDFAST_DATA_DIR=" + t.TempDir(), "HOLDFAST_DATABASE=" + database}
 		p := procStart(t, env...)
-		for i := range crashTags {
-			if err := p.registry().push(t.Context(), "dev/app", fmt.Sprint("v", i), fmt.Append(nil, "layer ", i)); err != nil {
-				t.Fatal(err)
-			}
-		}
+		pushCrashTags(t, p)
 		owner := p.owner()
-		uid := procMust[struct{ UID string }](t, owner, http.MethodPost,
-			"/oci/v1/replications/"+string(p.dev.Organization), map[string]any{
-				"name": "far", "address": front, "path": "far", "realm": d.Realm(),
-				"credentials": upstreamtest.User + ":" + upstreamtest.Password,
-			}).UID
+		uid := replicateTo(t, p, front, d)
 		least := 1 + rand.IntN(crashTags*3/4)
 		var copied map[string]bool
 		procUntil(t, "some tags are copied", func() bool {
@@ -96,16 +123,7 @@ func TestReplicationCrash(t *testing.T) {
 		p = procStart(t, env...)
 		owner = p.owner()
 		procUntil(t, "all tags are copied", func() bool { return len(copiedTags(t, owner, uid)) == crashTags })
-		after, again := pushes(), 0
-		for tag := range copied {
-			if after[tag] != before[tag] {
-				t.Errorf("%s was copied before the crash, and pushed again", tag)
-			}
-		}
-		for _, n := range after {
-			again += n - 1
-		}
-		t.Logf("killed after %d copied tags; %d tags were pushed twice", len(copied), again)
+		pushedOnce(t, copied, before, pushes())
 		arrived(t, p, d)
 	})
 }
