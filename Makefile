@@ -135,7 +135,7 @@ fresh: ## Repeat the preparation of the tests with empty caches, as on a new mac
 	@scripts/fresh
 
 .PHONY: check
-check: generated built format lint fresh test race ## Everything a change must pass before it is sent
+check: generated built format lint fresh test-all race ## Everything a change must pass before it is sent
 
 .PHONY: gen
 gen: ## Write gen/ from proto/

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 const (
@@ -28,8 +29,8 @@ const (
 	crashMost    = 80 // maximum number of acknowledged changes before the kill
 )
 
-// kills is small in the normal test suite. make soak uses a large number.
-var kills = flag.Int("kills", 20, "how often TestCrash kills the server")
+// kills is small in the test suite. make soak uses a large number.
+var kills = flag.Int("kills", testkit.Rounds(8, 20), "how often TestCrash kills the server")
 
 // TestCrash kills the server repeatedly in the middle of concurrent writes. Acknowledged changes must persist, and
 // every other change must have happened completely or not at all. The counters and the outbox must agree with the

@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
@@ -163,9 +164,9 @@ func (c *ociClient) tags(ctx context.Context, repo string) ([]string, error) {
 func TestRegistryCrash(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
-		kills := 12
+		kills := testkit.Rounds(6, 12)
 		if strings.Contains(url, "://") {
-			kills = 4
+			kills = testkit.Rounds(3, 4)
 		}
 		if n, err := strconv.Atoi(os.Getenv("HOLDFAST_TEST_KILLS")); err == nil {
 			kills = n

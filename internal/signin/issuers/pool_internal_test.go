@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // TestPoolsAddUp changes the pools at random, as requests and fetches do, and checks the
@@ -20,7 +22,7 @@ func TestPoolsAddUp(t *testing.T) {
 			fetches: 5, fetchesEach: 2, waitingEach: 3, keys: 60, keysEach: 25, triedEach: 4, tenants: 6,
 		}
 	}
-	for range 20_000 {
+	for range testkit.Rounds(2_000, 20_000) {
 		p := issuers.poolFor(QuotaKey{Tenant: fmt.Sprint(random.IntN(9)), Reason: Reason(random.IntN(int(reasons)))})
 		i := issuers.lookup(p, fmt.Sprint(random.IntN(30)))
 		issuers.remember(p, i)

@@ -69,7 +69,7 @@ func (g *game) stir(t *testing.T) (w traffic) {
 // limited to what the caller may see.
 func TestBlast(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		for range 80 {
 			g.act(t)
 		}
@@ -226,7 +226,7 @@ func (g *game) blastGaps(ctx context.Context, t *testing.T, v blast.Vulnerabilit
 // TestBlastGaps checks that a stage that may be incomplete says why.
 func TestBlastGaps(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		now := g.Time()
 		org, folder := g.groups[0], g.sees["of a folder"][0]
 		repo := registry.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
@@ -298,7 +298,7 @@ func TestBlastGaps(t *testing.T) {
 // index.
 func TestBlastIndex(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		now := g.Time()
 		repo := registry.Repo{UID: g.groups[0].NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
 		must(t, g.InsertRepo(t.Context(), repo))
@@ -329,7 +329,7 @@ func TestBlastIndex(t *testing.T) {
 // everybody can pull from a public repo.
 func TestBlastPeople(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		now, folder := g.Time(), g.sees["of a folder"][0]
 		for i, group := range []resource.UID{g.groups[0], folder} { // the organization a, and a folder in it
 			repo := registry.Repo{UID: group.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
@@ -385,7 +385,7 @@ func TestBlastPeople(t *testing.T) {
 // TestBadBlast checks that an invalid query is refused.
 func TestBadBlast(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
 		for name, v := range map[string]blast.Vulnerability{
 			"neither advisory nor package":   {},

@@ -22,7 +22,7 @@ import (
 // the packages of a deleted image no longer count.
 func TestCoverageOfNewImages(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
 		repo, reach := g.aRepo(t, g.groups[0], "app"), []resource.UID{g.groups[0]}
 		check := func(images int) {
@@ -52,7 +52,7 @@ func TestCoverageOfNewImages(t *testing.T) {
 // TestCoverageOfTheBacklog checks that answers say since when images wait, and until when, if that is known.
 func TestCoverageOfTheBacklog(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		start := time.Now().UTC().Truncate(time.Second)
 		now := start
 		for _, r := range g.replicas {
@@ -98,7 +98,7 @@ func TestCoverageOfTheBacklog(t *testing.T) {
 // count.
 func TestCoverageOfOneImage(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
 		repo := g.aRepo(t, g.groups[0], "app")
 		image := finding.Image{Repo: repo.UID, Reference: push(t, g.Store, repo, "a0")}

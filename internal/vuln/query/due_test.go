@@ -32,7 +32,7 @@ type dueKey struct {
 // must be fixed, and that exactly the overdue ones are selected.
 func TestDueTimes(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newTagGame(t, url)
 		limits := map[resource.UID]vuln.SLA{
 			g.groups[0]: {UID: g.groups[0], Critical: 2, High: 5, Medium: 10},
@@ -212,7 +212,7 @@ func isUnmet(err error, kind string) bool {
 // summary, does not learn when the findings must be fixed.
 func TestDueTimesNeedTheCapabilityOfTheSummary(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		repo := g.aRepo(t, g.groups[0], "app")
 		d := push(t, g.Store, repo, "a0")
 		g.settle(t)

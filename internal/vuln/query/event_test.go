@@ -262,7 +262,7 @@ func TestEventsAddUp(t *testing.T) {
 // version that fixes each package.
 func TestEventOfAnImport(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		l := newListener(t, url)
 		org, folder, deep := l.groups[0], l.groups[3], l.groups[4]
 		now := time.Now().UTC()

@@ -42,7 +42,7 @@ type decisions map[resource.UID]vuln.Exception
 // every earlier time.
 func TestExceptedFindings(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := &judgedGame{game: newGame(t, url), now: time.Now().UTC().Truncate(time.Second), made: decisions{}}
 		for range 120 {
 			g.act(t)

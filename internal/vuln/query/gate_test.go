@@ -86,7 +86,7 @@ func TestGateFollowsExceptions(t *testing.T) {
 // The catalog must be in a group that contains the repo.
 func TestGateKnownExploited(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newGame(t, url)
 		org, foreign, folder, deep := g.groups[0], g.groups[1], g.groups[3], g.groups[4]
 		now := time.Now().UTC().Truncate(time.Millisecond)

@@ -100,7 +100,7 @@ func (g *tagGame) play(t *testing.T, actions int) {
 // caller may see, for each group, now and over time.
 func TestGroupFindings(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newTagGame(t, url)
 		g.play(t, *rounds*20)
 		for name, caller := range g.callers {

@@ -154,7 +154,7 @@ func (c *chronicle) remember(before map[resource.UID]map[string]string) {
 // gets for every moment the findings that follow from the state at that time.
 func TestPast(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		c := newChronicle(t, url)
 		for range 12 * *rounds {
 			c.act(t)
@@ -347,7 +347,7 @@ func (c *chronicle) had(repo resource.UID, tag, today string, sees []resource.UI
 // TestClosed checks that the closed findings of a tag have the right times and reasons.
 func TestClosed(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		c := newChronicle(t, url)
 		org := c.groups[0]
 		caller := authz.WithCaller(t.Context(), c.callers["owner of a"])

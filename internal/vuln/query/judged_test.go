@@ -63,7 +63,7 @@ var everyName = []string{"p0", "p1", "p2", "p3", "p4", "p5"}
 // that time. It checks this in lists, in counts and for pulls.
 func TestExceptionEnds(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		org := g.groups[0]
 		repo := g.aRepo(t, org, "app")
 		d := push(t, g.Store, repo, "a0")
@@ -131,7 +131,7 @@ func (g *game) hasState(ctx context.Context, t *testing.T, repo resource.UID, d 
 // with the same packages, in lists and in counts.
 func TestExceptionOfOneImage(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		org := g.groups[0]
 		both, alone := g.aRepo(t, org, "both"), g.aRepo(t, org, "alone")
 		first, second := sharing(t)
@@ -194,7 +194,7 @@ func onlyClaimed(image string) (word string, p inspect.Package) {
 // be no such finding.
 func TestClaimsClose(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		start := time.Now().UTC().Truncate(time.Second)
 		now := start
 		for _, r := range g.replicas {
@@ -258,7 +258,7 @@ func without(name string) string {
 // SBOMs may count there. No list, count or closed finding may reveal the packages in the layers.
 func TestGroupClaimsOfOthers(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		owner, thief := g.aRepo(t, g.groups[0], "app"), g.aRepo(t, g.groups[1], "app")
 		d := push(t, g.Store, owner, "a0")
 		stolen, err := g.Manifest(t.Context(), owner.UID, d)
@@ -315,7 +315,7 @@ func TestGroupClaimsOfOthers(t *testing.T) {
 // on its side.
 func TestCompareStates(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		org := g.groups[0]
 		from, to := g.aRepo(t, org, "from"), g.aRepo(t, org, "to")
 		a, b := push(t, g.Store, from, "a0"), push(t, g.Store, to, "a0")
@@ -351,7 +351,7 @@ func TestCompareStates(t *testing.T) {
 // error that names the state.
 func TestGroupStatesRefused(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		for name, caller := range map[string]authz.Caller{"the owner": g.callers["owner of a"],
 			"another": g.callers["owner of b"]} {
 			ctx := authz.WithCaller(t.Context(), caller)

@@ -14,7 +14,7 @@ import (
 // TestOverdue checks that findings are overdue as soon as the days of the nearest SLA have passed.
 func TestOverdue(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		g.plain = true // all findings have the severity unknown
 		for range 150 {
 			g.act(t)

@@ -654,7 +654,7 @@ func readAll[T any](read func(page.Params) (page.Page[T], error)) (items []T, _ 
 // its manifest without its layers. This is possible if the layers have a non-distributable media type.
 func TestLayersOfOthers(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newGame(t, url)
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		repos := map[string]registry.Repo{}

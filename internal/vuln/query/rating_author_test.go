@@ -55,7 +55,7 @@ const severe = "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:N/A:N" // 7.5
 // in the organization, and lowers none of an image in the folder. It compares every answer that shows severities.
 func TestListsAndAuthorElsewhere(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		org, folder := g.groups[0], g.groups[3]
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		other := org.NewChild()

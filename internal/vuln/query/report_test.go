@@ -22,7 +22,7 @@ import (
 // caller, with the summary of the group, which another test compares with a model.
 func TestReport(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newTagGame(t, url)
 		for _, v := range []vuln.SLA{
 			{UID: g.groups[0], Critical: 1, High: 1, Medium: 10, Unknown: 1}, {UID: g.groups[1], Unknown: 1, High: 20},
@@ -120,7 +120,7 @@ func (g *tagGame) checkVisit(t *testing.T, caller authz.Caller, group resource.U
 // that a report without knowledge says so.
 func TestReportAccess(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		repo := g.aRepo(t, g.groups[0], "app")
 		push(t, g.Store, repo, "a0")
 		g.settle(t)

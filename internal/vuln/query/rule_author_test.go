@@ -74,7 +74,7 @@ func TestRuleAndAuthorBelow(t *testing.T) {
 		"a higher word by the folder": {above: []vuln.Advisory{onDebian("low", "", accepted)},
 			below: []vuln.Advisory{onDebian("critical", "", "X-1", accepted)}, rule: critical, after: true, own: true},
 	}
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		org, folder := g.groups[0], g.groups[3]
 		repo := g.aRepo(t, folder, "app")
 		d := push(t, g.Store, repo, "a0")

@@ -236,7 +236,7 @@ func (g *game) detachOne(t *testing.T) {
 // even after the image was read again.
 func TestClaimsOfOthers(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newGame(t, url)
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		var repos []registry.Repo
@@ -283,7 +283,7 @@ func TestClaimsOfOthers(t *testing.T) {
 // packages in an image. If the image can no longer be read, they must be its only packages.
 func TestReadAgain(t *testing.T) {
 	t.Parallel()
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+	storetest.Story(t, func(t *testing.T, s *storetest.Store) {
 		org := resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: time.Now().UTC(),
 			UpdateTime: time.Now().UTC()}
 		_, err := s.InsertGroup(t.Context(), org)

@@ -37,7 +37,7 @@ func (g *game) rates(t *testing.T, home, repo resource.UID, digest string, r vul
 // summaries and for rules, and that a score that differs is shown, too.
 func TestSeverityOfVendor(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		org := g.groups[0]
 		repo := g.aRepo(t, org, "app")
 		d := push(t, g.Store, repo, "a0")
@@ -79,7 +79,7 @@ func TestSeverityOfVendor(t *testing.T) {
 // record is in a group that counts.
 func TestSeverityOfAnotherRecord(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		org, folder, deep := g.groups[0], g.groups[3], g.groups[4]
 		repo := g.aRepo(t, folder, "app")
 		d := push(t, g.Store, repo, "a0")
@@ -130,7 +130,7 @@ func TestSeverityOfAnotherRecord(t *testing.T) {
 // TestRatingsOfTwoRecords checks that a list and a summary prefer the score of one record to the word of another.
 func TestRatingsOfTwoRecords(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		org := g.groups[0]
 		repo := g.aRepo(t, org, "app")
 		d := push(t, g.Store, repo, "a0")
@@ -161,7 +161,7 @@ func TestRatingsOfTwoRecords(t *testing.T) {
 // fix is similar, and a CVE with only a probability is not called exploited.
 func TestNamesWithoutAdvisory(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		org := g.groups[0]
 		g.imports(t, org, fixing("ALSA-2026:1", "9.1.0", "CVE-2026-1000"))
 		for format, e := range map[vuln.ExploitFormat]vuln.Exploit{
@@ -188,7 +188,7 @@ func TestNamesWithoutAdvisory(t *testing.T) {
 // TestIneffectiveRules checks that a rule says that it cannot refuse anything as long as its data is missing.
 func TestIneffectiveRules(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		org, foreign, folder, deep := g.groups[0], g.groups[1], g.groups[3], g.groups[4]
 		says := func(r vuln.PullRule, part string) {
 			t.Helper()

@@ -112,7 +112,7 @@ func TestNobodyWaitsForAll(t *testing.T) {
 // compared with the remaining packages, and then with all packages again.
 func TestChangeWhileBegun(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newGame(t, url)
 		has, err := lease.Acquire(t.Context(), g.DB, "matches", g.matcher.Holder, time.Hour)
 		if g.Replicated() && (err != nil || !has) {

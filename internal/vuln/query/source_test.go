@@ -108,7 +108,7 @@ func TestSourceOfSeverity(t *testing.T) {
 	for name, tt := range sourceTests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			storetest.EachURL(t, func(t *testing.T, url string) {
+			storetest.StoryURL(t, func(t *testing.T, url string) {
 				l := newListener(t, url)
 				l.plain = true
 				repo := l.aRepo(t, l.groups[0], "app")

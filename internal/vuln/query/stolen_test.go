@@ -16,7 +16,7 @@ import (
 // segment of a group or repo in another organization.
 func TestPlacesOfOthers(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		folder := g.sees["of a folder"][0] // a folder in organization a
 		repo := registry.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}

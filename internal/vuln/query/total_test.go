@@ -41,7 +41,7 @@ func (t trueTotals) at(name string) *trueTotal {
 // TestTotals checks that the totals of each group are the sums of the lists of findings, for each caller.
 func TestTotals(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.StoryURL(t, func(t *testing.T, url string) {
 		g := newTagGame(t, url)
 		g.play(t, *rounds*15)
 		for tries := 0; len(g.steps[len(g.steps)-1].hits) == 0; tries++ {
@@ -163,7 +163,7 @@ func (g *tagGame) checkTotals(
 // TestBadTotals checks that wrong questions are refused, and that a stranger gets nothing.
 func TestBadTotals(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		repo := g.aRepo(t, g.groups[0], "app")
 		push(t, g.Store, repo, "a0")
 		g.settle(t)
@@ -203,7 +203,7 @@ func TestBadTotals(t *testing.T) {
 // TestTotalsWithExceptions checks that totals do not count an image in which an exception applies to the finding.
 func TestTotalsWithExceptions(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		org := g.groups[0]
 		excepted, open := g.aRepo(t, org, "excepted"), g.aRepo(t, org, "open")
 		push(t, g.Store, excepted, "a0")

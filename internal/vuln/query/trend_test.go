@@ -22,7 +22,7 @@ import (
 // sees the whole organization. Several replicas count at the same time; each organization must be counted once.
 func TestTrend(t *testing.T) {
 	t.Parallel()
-	eachGame(t, func(t *testing.T, g *game) {
+	storyGame(t, func(t *testing.T, g *game) {
 		for i := range 200 {
 			g.plain = i >= 60 // at the end only changes that open findings
 			g.act(t)

@@ -40,11 +40,13 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 var (
 	firstSeed = flag.Uint64("seed", 0, "of the first world; 0 takes one from the clock")
-	duration  = flag.Duration("duration", 10*time.Second, "how long to play on each engine")
+	duration  = flag.Duration("duration", time.Duration(testkit.Rounds(5, 10))*time.Second,
+		"how long to play on each engine")
 )
 
 const (
