@@ -33,6 +33,7 @@ const nouns: Record<string, string> = {
   "registry.tag": "the tag",
   "registry.retention": "the retention rules of",
   "registry.upstream": "the upstream",
+  "registry.replication": "the replication",
   "registry.settings": "the registry settings of",
   "registry.signer": "the signer",
   "vulnerabilities.advisory": "the advisory",

@@ -465,6 +465,7 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 		{"group-rules", "/console/groups/" + s.OrganizationUID + "?tab=rules", "dev", "critical or worse"},
 		{"group-signers", group + "?tab=signers", "platform", "There is no signer"},
 		{"group-upstreams", group + "?tab=upstreams", "platform", "Nothing here is fetched"},
+		{"group-replications", group + "?tab=replications", "platform", "Nothing here is copied"},
 		{"group-budget", group + "?tab=budget", "platform", "Workloads"},
 		{"repo", repo, "web", "docker pull"},
 		{"repo-sizes", repo, "web", "linux/amd64"},

@@ -29,6 +29,7 @@ import {
   word,
 } from "../../ui";
 import { base, param, repoPage, withParams } from "../../ui/router";
+import { Replications, replicationsOf } from "../registry/replications";
 import { Signers, signersOf } from "../registry/signers";
 import { Trash, trashOf } from "../registry/trash";
 import { Upstreams, upstreamsOf } from "../registry/upstreams";
@@ -44,6 +45,7 @@ const tabs = [
   { id: "rules", name: "Rules" },
   { id: "signers", name: "Signers" },
   { id: "upstreams", name: "Upstreams" },
+  { id: "replications", name: "Replications" },
   { id: "budget", name: "Budget" },
   { id: "trash", name: "Trash" },
 ];
@@ -70,6 +72,7 @@ export default function Group({ uid }: { uid: string }) {
     rules: "findings rules list",
     signers: "registry signers list",
     upstreams: "registry upstreams list --recursive",
+    replications: "registry replications list --recursive",
     trash: "registry trash list",
   };
   return (
@@ -130,6 +133,7 @@ export default function Group({ uid }: { uid: string }) {
       {tab === "rules" && <Rules uid={uid} path={path} />}
       {tab === "signers" && <Signers uid={uid} path={path} />}
       {tab === "upstreams" && <Upstreams uid={uid} path={path} />}
+      {tab === "replications" && <Replications uid={uid} path={path} />}
       {tab === "budget" && <Budget uid={uid} />}
       {tab === "trash" && <Trash uid={uid} path={path} />}
       {creating && <Create what={creating} uid={uid} path={path} onClose={() => setCreating(undefined)} />}
@@ -238,6 +242,7 @@ const requests = (uid: string): Record<string, Parameters<typeof curl>[0]> => ({
   rules: rules(uid),
   signers: signersOf(uid),
   upstreams: upstreamsOf(uid),
+  replications: replicationsOf(uid),
   budget: budget(uid),
   trash: trashOf(uid),
 });
