@@ -100,3 +100,6 @@ func (p *Pool) Folders() (folders []string) {
 
 // MaxServed is the number of images after which a child is not reused.
 const MaxServed = maxServed
+
+// ErrBusy is the error of an image that could not be read in time because the machine is busy.
+var ErrBusy = errBusy
