@@ -294,6 +294,9 @@ func (h *histories) run(life time.Duration, faults bool) {
 	faulty.Wait()
 }
 
+// longestPause is the maximum time for which fail pauses a replica.
+const longestPause = 4 * time.Second
+
 // fail causes one fault after the other, and repairs each before it causes the next.
 func (h *histories) fail(ctx context.Context) {
 	wait := func(least, most time.Duration) {
@@ -312,7 +315,7 @@ func (h *histories) fail(ctx context.Context) {
 		case 0:
 			h.counted("pauses")
 			p.pause(syscall.SIGSTOP)
-			wait(100*time.Millisecond, 4*time.Second)
+			wait(100*time.Millisecond, longestPause)
 			p.pause(syscall.SIGCONT)
 		case 1:
 			h.counted("kills")
