@@ -26,7 +26,8 @@ type TestResult struct {
 }
 
 // Resend sends an event of the delivery log of a subscription again, immediately and once. It is like TestSubscription
-// otherwise. It returns fault.NotFound if the log or the outbox no longer has the event.
+// otherwise. It returns fault.NotFound if the log or the outbox no longer has the event, and fault.FailedPrecondition if
+// the event was a test.
 func (s *Service) Resend(ctx context.Context, uid resource.UID, event string) (TestResult, error) {
 	if err := s.authz.Require(ctx, resource.SubscriptionsUpdate, uid); err != nil {
 		return TestResult{}, err
@@ -39,11 +40,14 @@ func (s *Service) Resend(ctx context.Context, uid resource.UID, event string) (T
 	if err != nil {
 		return TestResult{}, err
 	}
+	if a.EventSeq == 0 {
+		return TestResult{}, fault.Unmet("TEST_EVENT", "the event was a test, which describes no change; send a new test")
+	}
 	events, err := outbox.Read(ctx, s.store.DB, a.EventSeq-1, 1)
 	if err != nil {
 		return TestResult{}, err
 	}
-	if a.EventSeq == 0 || len(events) == 0 || events[0].ID != event {
+	if len(events) == 0 || events[0].ID != event {
 		return TestResult{}, fault.New(fault.NotFound, "Not found: the event %q is no longer stored", event)
 	}
 	return s.sendNow(ctx, v, events[0])

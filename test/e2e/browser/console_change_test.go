@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -911,6 +912,15 @@ func walkEvents(t *testing.T, s *site) {
 	b.press("Close")
 	subscription := p.run("events", "subscriptions", "list", "-o", "id")
 	b.deliveryLog(s, subscription, &well)
+	var log []struct{ EventID, Type string }
+	p.json(&log, "events", "deliveries", "log", subscription)
+	test := slices.IndexFunc(log, func(a struct{ EventID, Type string }) bool {
+		return strings.HasSuffix(a.Type, "subscription.tested.v1")
+	})
+	_, complaint, err := p.try("events", "deliveries", "resend", subscription, log[test].EventID)
+	if err == nil || !strings.Contains(complaint, "the event was a test") {
+		t.Errorf("a test was sent again: %v %s", err, complaint)
+	}
 
 	p.giveUp(3)
 	b.open(s.BaseURL + "/console/events?tab=deliveries&subscription=" + subscription)
@@ -968,6 +978,7 @@ func (b *tab) deliveryLog(s *site, subscription string, well *atomic.Bool) {
 	b.read("Failing subscriptions")
 	b.open(s.BaseURL + "/console/events?tab=log&subscription=" + subscription)
 	b.read("It has been failing since")
+	b.run("a test cannot be sent again", chromedp.WaitNotPresent(`//tr[contains(., "subscription.tested")]//button`))
 	b.run("send one again", chromedp.Click(`(//tbody//button[normalize-space()="Resend"])[1]`))
 	b.read("It keeps its id")
 	b.press("Send it")

@@ -364,11 +364,12 @@ function Log() {
                         {
                           name: "Resend",
                           hidden: true,
-                          cell: (a: Attempt) => (
-                            <button type="button" class="small" onClick={() => setSending(a)}>
-                              Resend
-                            </button>
-                          ),
+                          cell: (a: Attempt) =>
+                            eventName(a.type) !== "events.subscription.tested" && (
+                              <button type="button" class="small" onClick={() => setSending(a)}>
+                                Resend
+                              </button>
+                            ),
                         },
                       ]
                     : []),
