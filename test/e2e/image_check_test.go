@@ -173,3 +173,60 @@ func TestApiBadImageChecks(t *testing.T) {
 		})
 	})
 }
+
+// TestCheckRunning checks the images of an inventory. The decision is about the digest that runs, wherever its tag
+// points now, and as for the caller's own pull.
+func TestCheckRunning(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		g := newJudged(t, url, server.Config{})
+		both, app := g.pushPlatforms(t), g.RegistryHost+"/dev/folder/app"
+		g.ruled(t, g.org, &findingspb.Rule{
+			MinSeverity: findingspb.Severity_SEVERITY_HIGH, Mode: findingspb.RuleMode_RULE_MODE_ENFORCE,
+		})
+		want := map[string]findingspb.ImageDecision{
+			"affected": refused, "tag of another": refused, "index": refused, "index on arm64": allowed,
+			"no digest": unknown, "other registry": unknown, "no reference": unknown,
+		}
+		must[*findingspb.InventoryPlace](t, g.overGRPC, g.Token, &findingspb.PushInventoryRequest{
+			GroupUid: g.org, Place: "prod", Entries: []*findingspb.InventoryEntry{
+				{Workload: "affected", Image: app + ":v1", Digest: g.digest},
+				{Workload: "tag of another", Image: app + ":other", Digest: g.digest},
+				{Workload: "index", Image: app, Digest: both},
+				{Workload: "index on arm64", Image: app + "@" + both, Digest: both, Platform: "linux/arm64"},
+				{Workload: "no digest", Image: app + ":v1"},
+				{Workload: "other registry", Image: "registry.example.com/dev/folder/app:v1", Digest: g.digest},
+				{Workload: "no reference", Digest: g.digest},
+			},
+		})
+		checks := func(call caller, bearer string, check bool) map[string]*findingspb.ImageCheck {
+			got := map[string]*findingspb.ImageCheck{}
+			m := must[*findingspb.ListInventoryResponse](t, call, bearer, &findingspb.ListInventoryRequest{Check: check})
+			for _, r := range m.GetImages() {
+				got[r.GetEntry().GetWorkload()] = r.GetCheck()
+			}
+			return got
+		}
+		lists := resource.NewCapabilities(resource.DeploymentsList)
+		narrowed := g.mint(t, g.Owner, token.Claims{Caps: &lists})
+		for protocol, call := range g.protocols() {
+			got := checks(call, g.Token, true)
+			for workload, decision := range want {
+				if c := got[workload]; c.GetDecision() != decision || (c.GetReason() == "") != (decision == allowed) {
+					t.Errorf("over %s, %s: %v", protocol, workload, c)
+				}
+			}
+			for workload, c := range checks(call, narrowed, true) {
+				if c.GetDecision() != unknown || c.GetRepoUid() != "" || strings.Contains(c.GetReason(), "CVE") {
+					t.Errorf("over %s, without the capability to pull, %s: %v", protocol, workload, c)
+				}
+			}
+			if got := checks(call, g.full["other"], true); len(got) > 0 {
+				t.Errorf("over %s, another organization: %v", protocol, got)
+			}
+			if c := checks(call, g.Token, false)["affected"]; c != nil {
+				t.Errorf("over %s, unasked: %v", protocol, c)
+			}
+		}
+	})
+}

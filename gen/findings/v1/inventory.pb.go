@@ -349,7 +349,10 @@ type RunningImage struct {
 	// The uid of the identity that pushed the inventory.
 	IdentityUid string `protobuf:"bytes,4,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
 	// When the inventory was pushed.
-	PushTime      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=push_time,json=pushTime,proto3" json:"push_time,omitempty"`
+	PushTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=push_time,json=pushTime,proto3" json:"push_time,omitempty"`
+	// Whether the caller could pull the image now, as in CheckImages; absent unless check is
+	// set in the request. An entry without a digest is UNKNOWN.
+	Check         *ImageCheck `protobuf:"bytes,6,opt,name=check,proto3" json:"check,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -419,6 +422,13 @@ func (x *RunningImage) GetPushTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *RunningImage) GetCheck() *ImageCheck {
+	if x != nil {
+		return x.Check
+	}
+	return nil
+}
+
 // ListInventoryRequest selects entries.
 type ListInventoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -438,7 +448,9 @@ type ListInventoryRequest struct {
 	// "place", which is the default, or "place desc".
 	OrderBy string `protobuf:"bytes,7,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	// How many results to skip before the page starts.
-	Skip          int32 `protobuf:"varint,8,opt,name=skip,proto3" json:"skip,omitempty"`
+	Skip int32 `protobuf:"varint,8,opt,name=skip,proto3" json:"skip,omitempty"`
+	// Decide for each entry whether the pull rules would refuse its image now.
+	Check         bool `protobuf:"varint,9,opt,name=check,proto3" json:"check,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -527,6 +539,13 @@ func (x *ListInventoryRequest) GetSkip() int32 {
 		return x.Skip
 	}
 	return 0
+}
+
+func (x *ListInventoryRequest) GetCheck() bool {
+	if x != nil {
+		return x.Check
+	}
+	return false
 }
 
 // ListInventoryResponse is one page of entries.
@@ -826,7 +845,7 @@ var File_holdfast_findings_v1_inventory_proto protoreflect.FileDescriptor
 
 const file_holdfast_findings_v1_inventory_proto_rawDesc = "" +
 	"\n" +
-	"$holdfast/findings/v1/inventory.proto\x12\x14holdfast.findings.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\"\xa8\x02\n" +
+	"$holdfast/findings/v1/inventory.proto\x12\x14holdfast.findings.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a$holdfast/findings/v1/admission.proto\"\xa8\x02\n" +
 	"\x0eInventoryPlace\x12\x1b\n" +
 	"\tgroup_uid\x18\x01 \x01(\tR\bgroupUid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12!\n" +
@@ -853,13 +872,14 @@ const file_holdfast_findings_v1_inventory_proto_rawDesc = "" +
 	"\aentries\x18\x03 \x03(\v2$.holdfast.findings.v1.InventoryEntryR\aentries\x12+\n" +
 	"\x03ttl\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x14\n" +
 	"\x05empty\x18\x05 \x01(\bR\x05empty\x12$\n" +
-	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\xd9\x01\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\x91\x02\n" +
 	"\fRunningImage\x12:\n" +
 	"\x05entry\x18\x01 \x01(\v2$.holdfast.findings.v1.InventoryEntryR\x05entry\x12\x1b\n" +
 	"\tgroup_uid\x18\x02 \x01(\tR\bgroupUid\x12\x14\n" +
 	"\x05place\x18\x03 \x01(\tR\x05place\x12!\n" +
 	"\fidentity_uid\x18\x04 \x01(\tR\videntityUid\x127\n" +
-	"\tpush_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bpushTime\"\xe7\x01\n" +
+	"\tpush_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bpushTime\x126\n" +
+	"\x05check\x18\x06 \x01(\v2 .holdfast.findings.v1.ImageCheckR\x05check\"\xfd\x01\n" +
 	"\x14ListInventoryRequest\x12\x1b\n" +
 	"\tgroup_uid\x18\x01 \x01(\tR\bgroupUid\x12\x14\n" +
 	"\x05place\x18\x02 \x01(\tR\x05place\x12\x16\n" +
@@ -869,7 +889,8 @@ const file_holdfast_findings_v1_inventory_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\a \x01(\tR\aorderBy\x12\x12\n" +
-	"\x04skip\x18\b \x01(\x05R\x04skip\"\xcb\x01\n" +
+	"\x04skip\x18\b \x01(\x05R\x04skip\x12\x14\n" +
+	"\x05check\x18\t \x01(\bR\x05check\"\xcb\x01\n" +
 	"\x15ListInventoryResponse\x12:\n" +
 	"\x06images\x18\x01 \x03(\v2\".holdfast.findings.v1.RunningImageR\x06images\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
@@ -932,7 +953,8 @@ var file_holdfast_findings_v1_inventory_proto_goTypes = []any{
 	(*DeleteInventoryRequest)(nil),      // 8: holdfast.findings.v1.DeleteInventoryRequest
 	(*timestamppb.Timestamp)(nil),       // 9: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),         // 10: google.protobuf.Duration
-	(*emptypb.Empty)(nil),               // 11: google.protobuf.Empty
+	(*ImageCheck)(nil),                  // 11: holdfast.findings.v1.ImageCheck
+	(*emptypb.Empty)(nil),               // 12: google.protobuf.Empty
 }
 var file_holdfast_findings_v1_inventory_proto_depIdxs = []int32{
 	9,  // 0: holdfast.findings.v1.InventoryPlace.push_time:type_name -> google.protobuf.Timestamp
@@ -942,21 +964,22 @@ var file_holdfast_findings_v1_inventory_proto_depIdxs = []int32{
 	10, // 4: holdfast.findings.v1.PushInventoryRequest.ttl:type_name -> google.protobuf.Duration
 	1,  // 5: holdfast.findings.v1.RunningImage.entry:type_name -> holdfast.findings.v1.InventoryEntry
 	9,  // 6: holdfast.findings.v1.RunningImage.push_time:type_name -> google.protobuf.Timestamp
-	3,  // 7: holdfast.findings.v1.ListInventoryResponse.images:type_name -> holdfast.findings.v1.RunningImage
-	0,  // 8: holdfast.findings.v1.ListInventoryPlacesResponse.places:type_name -> holdfast.findings.v1.InventoryPlace
-	2,  // 9: holdfast.findings.v1.InventoryService.PushInventory:input_type -> holdfast.findings.v1.PushInventoryRequest
-	4,  // 10: holdfast.findings.v1.InventoryService.ListInventory:input_type -> holdfast.findings.v1.ListInventoryRequest
-	6,  // 11: holdfast.findings.v1.InventoryService.ListInventoryPlaces:input_type -> holdfast.findings.v1.ListInventoryPlacesRequest
-	8,  // 12: holdfast.findings.v1.InventoryService.DeleteInventory:input_type -> holdfast.findings.v1.DeleteInventoryRequest
-	0,  // 13: holdfast.findings.v1.InventoryService.PushInventory:output_type -> holdfast.findings.v1.InventoryPlace
-	5,  // 14: holdfast.findings.v1.InventoryService.ListInventory:output_type -> holdfast.findings.v1.ListInventoryResponse
-	7,  // 15: holdfast.findings.v1.InventoryService.ListInventoryPlaces:output_type -> holdfast.findings.v1.ListInventoryPlacesResponse
-	11, // 16: holdfast.findings.v1.InventoryService.DeleteInventory:output_type -> google.protobuf.Empty
-	13, // [13:17] is the sub-list for method output_type
-	9,  // [9:13] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	11, // 7: holdfast.findings.v1.RunningImage.check:type_name -> holdfast.findings.v1.ImageCheck
+	3,  // 8: holdfast.findings.v1.ListInventoryResponse.images:type_name -> holdfast.findings.v1.RunningImage
+	0,  // 9: holdfast.findings.v1.ListInventoryPlacesResponse.places:type_name -> holdfast.findings.v1.InventoryPlace
+	2,  // 10: holdfast.findings.v1.InventoryService.PushInventory:input_type -> holdfast.findings.v1.PushInventoryRequest
+	4,  // 11: holdfast.findings.v1.InventoryService.ListInventory:input_type -> holdfast.findings.v1.ListInventoryRequest
+	6,  // 12: holdfast.findings.v1.InventoryService.ListInventoryPlaces:input_type -> holdfast.findings.v1.ListInventoryPlacesRequest
+	8,  // 13: holdfast.findings.v1.InventoryService.DeleteInventory:input_type -> holdfast.findings.v1.DeleteInventoryRequest
+	0,  // 14: holdfast.findings.v1.InventoryService.PushInventory:output_type -> holdfast.findings.v1.InventoryPlace
+	5,  // 15: holdfast.findings.v1.InventoryService.ListInventory:output_type -> holdfast.findings.v1.ListInventoryResponse
+	7,  // 16: holdfast.findings.v1.InventoryService.ListInventoryPlaces:output_type -> holdfast.findings.v1.ListInventoryPlacesResponse
+	12, // 17: holdfast.findings.v1.InventoryService.DeleteInventory:output_type -> google.protobuf.Empty
+	14, // [14:18] is the sub-list for method output_type
+	10, // [10:14] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_inventory_proto_init() }
@@ -964,6 +987,7 @@ func file_holdfast_findings_v1_inventory_proto_init() {
 	if File_holdfast_findings_v1_inventory_proto != nil {
 		return
 	}
+	file_holdfast_findings_v1_admission_proto_init()
 	file_holdfast_findings_v1_inventory_proto_msgTypes[5].OneofWrappers = []any{}
 	file_holdfast_findings_v1_inventory_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}

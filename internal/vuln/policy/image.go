@@ -49,6 +49,7 @@ const (
 	notFound     = "there is no such image, or you may not pull it; " +
 		"an image of an upstream is known after it was pulled for the first time"
 	noPlatform = "the index has no image for these platforms"
+	noDigest   = "the digest of the image was not reported"
 )
 
 // Listings lists the images of an index. The registry implements it.
@@ -90,7 +91,7 @@ func (c *ImageChecker) Check(ctx context.Context, images, platforms []string) (c
 	case len(platforms) > maxPlatforms:
 		return nil, fault.Field("platforms", "must have at most %d platforms", maxPlatforms)
 	}
-	done, err := c.turns.Acquire(ctx, c.repos.Tenant(ctx, caller.Identity))
+	done, err := c.turn(ctx, caller)
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +105,62 @@ func (c *ImageChecker) Check(ctx context.Context, images, platforms []string) (c
 		checks = append(checks, check)
 	}
 	return checks, nil
+}
+
+// turn waits until a check of the caller may begin. The caller must call done when it ends.
+func (c *ImageChecker) turn(ctx context.Context, caller authz.Caller) (done func(), _ error) {
+	return c.turns.Acquire(ctx, c.repos.Tenant(ctx, caller.Identity))
+}
+
+// A RunningImage is an image that a client has reported to run.
+type RunningImage struct {
+	Image    string // the reference with which it was started
+	Digest   string // "" if it is not known
+	Platform string // "" if it is not known
+}
+
+// CheckRunning returns for each image whether the caller could pull it now, by its digest. The tag does not count,
+// because it may have moved since the image was started.
+func (c *ImageChecker) CheckRunning(ctx context.Context, images []RunningImage) ([]ImageCheck, error) {
+	if len(images) == 0 {
+		return nil, nil
+	}
+	caller, _ := authz.CallerFrom(ctx)
+	done, err := c.turn(ctx, caller)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	checks, decided := make([]ImageCheck, len(images)), map[RunningImage]ImageCheck{}
+	for i, image := range images {
+		check, ok := decided[image]
+		if !ok {
+			if check, err = c.checkRunning(ctx, image); err != nil {
+				return nil, err
+			}
+			decided[image] = check
+		}
+		checks[i] = check
+	}
+	return checks, nil
+}
+
+func (c *ImageChecker) checkRunning(ctx context.Context, image RunningImage) (ImageCheck, error) {
+	if image.Digest == "" {
+		return ImageCheck{Image: image.Image, Decision: Unknown, Reason: noDigest}, nil
+	}
+	reference, _, _ := strings.Cut(image.Image, "@")
+	if colon := strings.LastIndex(reference, ":"); colon > strings.LastIndex(reference, "/") {
+		reference = reference[:colon] // without the tag
+	}
+	reference += "@" + image.Digest
+	var platforms []string
+	if image.Platform != "" {
+		platforms = []string{image.Platform}
+	}
+	check, err := c.check(ctx, reference, platforms)
+	check.Image = reference
+	return check, err
 }
 
 // check returns the decision about one image.

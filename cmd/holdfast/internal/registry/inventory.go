@@ -18,7 +18,7 @@ import (
 // Inventory returns the commands about running images.
 func Inventory(a *noun.App) *cobra.Command {
 	return a.Branch("inventory", "Record and list which images run where", inventoryPush(a), inventoryList(a),
-		inventoryPlaces(a), inventoryDelete(a))
+		inventoryPlaces(a), inventoryViolations(a), inventoryDelete(a))
 }
 
 // places returns the Noun for places, such as clusters and machines, where images run.
@@ -138,10 +138,8 @@ func checkCopies(req *findingspb.PushInventoryRequest, expect int64) error {
 }
 
 func sendInventory(ctx context.Context, a *noun.App, cmd *cobra.Command, req *findingspb.PushInventoryRequest) error {
-	method := findingspb.File_holdfast_findings_v1_inventory_proto.Services().ByName("InventoryService").Methods().
-		ByName("PushInventory")
-	m, err := a.Write(ctx, cmd, method, req.ProtoReflect(), map[string]string{"place": "--place", "ttl": "--ttl",
-		"empty": "--empty"})
+	flags := map[string]string{"place": "--place", "ttl": "--ttl", "empty": "--empty"}
+	m, err := a.Write(ctx, cmd, inventoryMethod("PushInventory"), req.ProtoReflect(), flags)
 	if err != nil {
 		return err
 	}
@@ -219,9 +217,8 @@ func inventoryDelete(a *noun.App) *cobra.Command {
 		if req.GroupUid, err = a.Resolve(ctx, noun.Groups(), group); err != nil {
 			return err
 		}
-		method := findingspb.File_holdfast_findings_v1_inventory_proto.Services().ByName("InventoryService").Methods().
-			ByName("DeleteInventory")
-		if _, err := a.Write(ctx, cmd, method, req.ProtoReflect(), map[string]string{"place": "PLACE"}); err != nil {
+		flags := map[string]string{"place": "PLACE"}
+		if _, err := a.Write(ctx, cmd, inventoryMethod("DeleteInventory"), req.ProtoReflect(), flags); err != nil {
 			return err
 		}
 		if dry, _ := cmd.Flags().GetBool("dry-run"); !dry {

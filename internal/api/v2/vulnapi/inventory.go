@@ -72,6 +72,9 @@ func (s *server) ListInventory(ctx context.Context, r *pb.ListInventoryRequest) 
 	}
 	got, err := s.Inventory.List(ctx, f, wire.Params(r))
 	p := wire.PageOf(ctx, got, runningOf)
+	if err == nil && r.GetCheck() {
+		err = s.checkRunning(ctx, p.Items)
+	}
 	return &pb.ListInventoryResponse{Images: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }
 
