@@ -26,8 +26,8 @@ type TestResult struct {
 }
 
 // Resend sends an event of the delivery log of a subscription again, immediately and once. It is like TestSubscription
-// otherwise. It returns fault.NotFound if the log or the outbox no longer has the event, and fault.FailedPrecondition if
-// the event was a test.
+// otherwise. It returns fault.NotFound if the log or the outbox no longer has the event, and fault.FailedPrecondition
+// for a test event.
 func (s *Service) Resend(ctx context.Context, uid resource.UID, event string) (TestResult, error) {
 	if err := s.authz.Require(ctx, resource.SubscriptionsUpdate, uid); err != nil {
 		return TestResult{}, err
