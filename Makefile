@@ -75,13 +75,15 @@ prepare: ## Install and build what the tests need; PARTS='s3 browser' for a part
 	@scripts/prepare $(PARTS)
 
 # The phases of scripts/test. The longest packages come first. Everything but test-concurrent runs without the race
-# detector and is built without C, so that it is built once. The tests of the whole server run several at a time on two
-# processors, because they wait much. lint vets. test/ is a module of its own.
+# detector and is built without C, so that it is built once. test-packages leaves out the packages of test-concurrent,
+# which runs the same tests. The tests of the whole server run several at a time on two processors, because they wait
+# much. lint vets. test/ is a module of its own.
 .PHONY: test-packages
 test-packages:
 	export CGO_ENABLED=0; status=0; \
+	elsewhere="$$($(GO) list ./cmd/holdfast $(CONCURRENT))" || exit 1; \
 	scripts/with-postgres $(GO) test -count=1 -vet=off -timeout 60m \
-		./internal/store ./internal/vuln/query $$($(GO) list ./... | grep -v '/cmd/holdfast$$') || status=1; \
+		./internal/store ./internal/vuln/query $$($(GO) list ./... | grep -vxF "$$elsewhere") || status=1; \
 	scripts/with-postgres $(GO) test -C test -count=1 -vet=off -timeout 60m ./bench/... ./e2e/escalation || status=1; \
 	exit $$status
 

@@ -25,8 +25,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
-// storyGame runs a test with a new game on the engines that storetest.StoryURL chooses. TestPlans of the store runs every
-// statement on both engines in any case.
+// storyGame runs a test with a new game on the engines that storetest.StoryURL chooses. TestPlans of the store runs
+// every statement on both engines in any case.
 func storyGame(t *testing.T, f func(t *testing.T, g *game)) {
 	t.Helper()
 	storetest.StoryURL(t, func(t *testing.T, url string) { f(t, newGame(t, url)) })
