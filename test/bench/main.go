@@ -79,6 +79,7 @@ var sections = []section{
 	{"start", program.Starts},
 	{"backup", program.Backups},
 	{"registry", program.Registry},
+	{"replications", program.Replications},
 	{"advisories", vulnerability.Advisories},
 	{"yaml", vulnerability.YAMLImports},
 	{"signin", access.SignIns},

@@ -26,7 +26,7 @@ type keyless struct {
 	near   *proc
 	owner  *procClient
 	far    *world // the target
-	uid    string // of the replication
+	uid    string // names the replication
 }
 
 // keylessStatus is what the source reports.
