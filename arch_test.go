@@ -62,12 +62,12 @@ var mayImport = []struct{ pkg, imports string }{
 	{"access/sessiondb", "core/fault core/resource store"},
 	{"access/budgetdb", "core/fault core/page core/resource store store/grouprule"},
 	{"access/namedb", "core/fault core/resource store"},
-	{"access/iamdb", "access/namedb access/sessiondb core/fault core/page core/resource store store/engine " +
-		"store/grouprule"},
+	{"signin/scimdb", "core/fault core/resource store"},
+	{"access/iamdb", "access/namedb access/sessiondb core/fault core/page core/resource signin/scimdb store " +
+		"store/engine store/grouprule"},
 	{"access/workload", ""},
 	{"access/grantlog", "access/iamdb core/fault core/page core/resource store store/grouprule"},
 	{"signin/signindb", "core/fault core/page core/resource store store/grouprule"},
-	{"signin/scimdb", "core/fault core/resource store"},
 	{"signin/tokendb", "core/fault core/resource store"},
 	{"store/bitmap", ""},
 	{"registry/registrydb", "core/fault core/page core/resource platform/metric registry store store/bitmap " +
@@ -134,7 +134,7 @@ var mayImport = []struct{ pkg, imports string }{
 		"platform/trace signin/tokendb store"},
 	{"signin/issuers", "platform/metric platform/outbound platform/trace"},
 	{"signin/sts", "access/authz access/iamdb core/fault core/resource platform/metric platform/outbound " +
-		"platform/trace signin/issuers signin/token signin/tokendb store"},
+		"platform/trace signin/issuers signin/scimdb signin/token signin/tokendb store"},
 	{"registry/upstream/challenge", ""},
 	{"registry/upstream/link", ""},
 	{"registry/upstream/upstreamtest", "testkit/testprogram"},
@@ -210,8 +210,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"signin/scim/document", ""},
 	{"signin/scim/filter", "signin/scim/document"},
 	{"signin/scim/patch", "signin/scim/document signin/scim/filter"},
-	{"signin/scim", "access/authz access/iamdb core/fault core/resource platform/fairlimit signin/input " +
-		"signin/scim/document signin/scim/filter signin/scim/patch signin/scimdb store"},
+	{"signin/scim", "access/authz access/iamdb access/sessiondb core/fault core/resource platform/fairlimit " +
+		"signin/input signin/scim/document signin/scim/filter signin/scim/patch signin/scimdb store"},
 	{"events/event", "access/authz core/fault core/page core/resource events/eventdb platform/metric " +
 		"platform/outbound platform/trace signin/token store store/lease store/outbox"},
 	{"ops/search", "access/authz access/iam core/fault core/page core/resource events/event registry " +

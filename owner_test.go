@@ -196,6 +196,7 @@ var foreignTables = []struct{ pkg, tables, reason string }{
 		"trash_manifests trash_repos uploads", "it compares the counters with all rows that they count"},
 	{"signin/tokendb", "identities signing_keys paired_keys",
 		"it belongs to iamdb and is a package of its own because of its size"},
+	{"signin/scimdb", "identities", "the people of a directory and of its provider are compared in one statement"},
 	{"access/grantlog", "subscriptions", "reports are for groups with a webhook; eventdb is above grantlog"},
 	{"registry/gcdb", "blobs repo_blobs trash_blobs uploads repos manifest_refs trash_refs",
 		"the garbage collector belongs to registrydb and is a package of its own because of its size"},

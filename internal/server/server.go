@@ -237,7 +237,8 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.scim = scim.New(s.store, s.checker, scim.Config{BaseURL: s.cfg.BaseURL, Log: s.log, Now: s.cfg.Now})
+	s.scim = scim.New(s.store, s.checker, scim.Config{BaseURL: s.cfg.BaseURL, Log: s.log, Now: s.cfg.Now,
+		Operator: func(ctx context.Context) bool { return s.operator.Is(ctx) }})
 	s.openBudgets(tokens)
 	if err := s.openRegistry(ctx); err != nil {
 		return err

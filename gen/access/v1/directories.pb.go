@@ -79,6 +79,116 @@ func (RoleSource) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_access_v1_directories_proto_rawDescGZIP(), []int{0}
 }
 
+// HeldDecision says what happens to held changes.
+type HeldDecision int32
+
+const (
+	// Nothing.
+	HeldDecision_HELD_DECISION_UNSPECIFIED HeldDecision = 0
+	// The 500 oldest held changes are made.
+	HeldDecision_HELD_DECISION_CONFIRM HeldDecision = 1
+	// All held changes are discarded. The people keep their access.
+	HeldDecision_HELD_DECISION_DISCARD HeldDecision = 2
+)
+
+// Enum value maps for HeldDecision.
+var (
+	HeldDecision_name = map[int32]string{
+		0: "HELD_DECISION_UNSPECIFIED",
+		1: "HELD_DECISION_CONFIRM",
+		2: "HELD_DECISION_DISCARD",
+	}
+	HeldDecision_value = map[string]int32{
+		"HELD_DECISION_UNSPECIFIED": 0,
+		"HELD_DECISION_CONFIRM":     1,
+		"HELD_DECISION_DISCARD":     2,
+	}
+)
+
+func (x HeldDecision) Enum() *HeldDecision {
+	p := new(HeldDecision)
+	*p = x
+	return p
+}
+
+func (x HeldDecision) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HeldDecision) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_access_v1_directories_proto_enumTypes[1].Descriptor()
+}
+
+func (HeldDecision) Type() protoreflect.EnumType {
+	return &file_holdfast_access_v1_directories_proto_enumTypes[1]
+}
+
+func (x HeldDecision) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HeldDecision.Descriptor instead.
+func (HeldDecision) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_directories_proto_rawDescGZIP(), []int{1}
+}
+
+// Kind says what the directory wants.
+type HeldChange_Kind int32
+
+const (
+	// Unknown.
+	HeldChange_KIND_UNSPECIFIED HeldChange_Kind = 0
+	// To deactivate the user.
+	HeldChange_KIND_DEACTIVATION HeldChange_Kind = 1
+	// To delete the user.
+	HeldChange_KIND_DELETION HeldChange_Kind = 2
+	// To give the user another external id, or none.
+	HeldChange_KIND_UNLINKING HeldChange_Kind = 3
+)
+
+// Enum value maps for HeldChange_Kind.
+var (
+	HeldChange_Kind_name = map[int32]string{
+		0: "KIND_UNSPECIFIED",
+		1: "KIND_DEACTIVATION",
+		2: "KIND_DELETION",
+		3: "KIND_UNLINKING",
+	}
+	HeldChange_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED":  0,
+		"KIND_DEACTIVATION": 1,
+		"KIND_DELETION":     2,
+		"KIND_UNLINKING":    3,
+	}
+)
+
+func (x HeldChange_Kind) Enum() *HeldChange_Kind {
+	p := new(HeldChange_Kind)
+	*p = x
+	return p
+}
+
+func (x HeldChange_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HeldChange_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_access_v1_directories_proto_enumTypes[2].Descriptor()
+}
+
+func (HeldChange_Kind) Type() protoreflect.EnumType {
+	return &file_holdfast_access_v1_directories_proto_enumTypes[2]
+}
+
+func (x HeldChange_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HeldChange_Kind.Descriptor instead.
+func (HeldChange_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_directories_proto_rawDescGZIP(), []int{1, 0}
+}
+
 // Directory is the company directory of a provider.
 type Directory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -103,7 +213,23 @@ type Directory struct {
 	TeamCount int64 `protobuf:"varint,9,opt,name=team_count,json=teamCount,proto3" json:"team_count,omitempty"`
 	// Changes with every change of the settings and the tokens. An update needs
 	// the current one.
-	Etag          string `protobuf:"bytes,10,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,10,opt,name=etag,proto3" json:"etag,omitempty"`
+	// Whether only active users of the directory may sign in with the provider. A change to
+	// true ends the sessions and the tokens of all other people of the provider. It
+	// needs a directory that is enabled, and an owner who can still sign in.
+	Required *bool `protobuf:"varint,11,opt,name=required,proto3,oneof" json:"required,omitempty"`
+	// The share of the people of the directory, in percent, who may lose access within an
+	// hour. Further changes that take away access are held until an owner or an operator
+	// decides. With 100, only the loss of everybody is held. To change it, the caller must be an
+	// owner whose role somebody has assigned, or an operator. Default: 20.
+	HoldPercent *int32 `protobuf:"varint,12,opt,name=hold_percent,json=holdPercent,proto3,oneof" json:"hold_percent,omitempty"`
+	// The number of people from which changes are held. To change it, the caller needs
+	// the same as for hold_percent. Default: 5.
+	HoldMinimum *int32 `protobuf:"varint,13,opt,name=hold_minimum,json=holdMinimum,proto3,oneof" json:"hold_minimum,omitempty"`
+	// The number of changes that are held. Nothing of them is done.
+	HeldCount int64 `protobuf:"varint,14,opt,name=held_count,json=heldCount,proto3" json:"held_count,omitempty"`
+	// The oldest held changes, at most 100. Only GetDirectory and UpdateDirectory return them.
+	HeldChanges   []*HeldChange `protobuf:"bytes,15,rep,name=held_changes,json=heldChanges,proto3" json:"held_changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -208,6 +334,124 @@ func (x *Directory) GetEtag() string {
 	return ""
 }
 
+func (x *Directory) GetRequired() bool {
+	if x != nil && x.Required != nil {
+		return *x.Required
+	}
+	return false
+}
+
+func (x *Directory) GetHoldPercent() int32 {
+	if x != nil && x.HoldPercent != nil {
+		return *x.HoldPercent
+	}
+	return 0
+}
+
+func (x *Directory) GetHoldMinimum() int32 {
+	if x != nil && x.HoldMinimum != nil {
+		return *x.HoldMinimum
+	}
+	return 0
+}
+
+func (x *Directory) GetHeldCount() int64 {
+	if x != nil {
+		return x.HeldCount
+	}
+	return 0
+}
+
+func (x *Directory) GetHeldChanges() []*HeldChange {
+	if x != nil {
+		return x.HeldChanges
+	}
+	return nil
+}
+
+// HeldChange is a change of a directory that would take away the access of a person. Nothing
+// of it is done until an owner or an operator confirms it.
+type HeldChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The person's uid. Empty if the caller must not see it.
+	IdentityUid string `protobuf:"bytes,1,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
+	// The person's name. Empty if the caller must not see it.
+	IdentityName string `protobuf:"bytes,2,opt,name=identity_name,json=identityName,proto3" json:"identity_name,omitempty"`
+	// The external id of the user. Empty if the caller must not see it.
+	ExternalId string `protobuf:"bytes,3,opt,name=external_id,json=externalId,proto3" json:"external_id,omitempty"`
+	// What the directory wants.
+	Kind HeldChange_Kind `protobuf:"varint,4,opt,name=kind,proto3,enum=holdfast.access.v1.HeldChange_Kind" json:"kind,omitempty"`
+	// When the directory sent the change.
+	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldChange) Reset() {
+	*x = HeldChange{}
+	mi := &file_holdfast_access_v1_directories_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldChange) ProtoMessage() {}
+
+func (x *HeldChange) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_directories_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldChange.ProtoReflect.Descriptor instead.
+func (*HeldChange) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_directories_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *HeldChange) GetIdentityUid() string {
+	if x != nil {
+		return x.IdentityUid
+	}
+	return ""
+}
+
+func (x *HeldChange) GetIdentityName() string {
+	if x != nil {
+		return x.IdentityName
+	}
+	return ""
+}
+
+func (x *HeldChange) GetExternalId() string {
+	if x != nil {
+		return x.ExternalId
+	}
+	return ""
+}
+
+func (x *HeldChange) GetKind() HeldChange_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return HeldChange_KIND_UNSPECIFIED
+}
+
+func (x *HeldChange) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
 // GetDirectoryRequest names a provider.
 type GetDirectoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -219,7 +463,7 @@ type GetDirectoryRequest struct {
 
 func (x *GetDirectoryRequest) Reset() {
 	*x = GetDirectoryRequest{}
-	mi := &file_holdfast_access_v1_directories_proto_msgTypes[1]
+	mi := &file_holdfast_access_v1_directories_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -231,7 +475,7 @@ func (x *GetDirectoryRequest) String() string {
 func (*GetDirectoryRequest) ProtoMessage() {}
 
 func (x *GetDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_directories_proto_msgTypes[1]
+	mi := &file_holdfast_access_v1_directories_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -244,7 +488,7 @@ func (x *GetDirectoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDirectoryRequest.ProtoReflect.Descriptor instead.
 func (*GetDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_directories_proto_rawDescGZIP(), []int{1}
+	return file_holdfast_access_v1_directories_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GetDirectoryRequest) GetUid() string {
@@ -261,14 +505,17 @@ type UpdateDirectoryRequest struct {
 	Directory *Directory `protobuf:"bytes,1,opt,name=directory,proto3" json:"directory,omitempty"`
 	// Change nothing. The answer has gained_roles and lost_roles, for which the caller needs
 	// role_bindings.list in the organization.
-	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	ValidateOnly bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// What happens to held changes. The caller must be an owner of the organization whose role
+	// somebody has assigned, or an operator, and none of the changes may concern the caller.
+	HeldDecision  HeldDecision `protobuf:"varint,2,opt,name=held_decision,json=heldDecision,proto3,enum=holdfast.access.v1.HeldDecision" json:"held_decision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdateDirectoryRequest) Reset() {
 	*x = UpdateDirectoryRequest{}
-	mi := &file_holdfast_access_v1_directories_proto_msgTypes[2]
+	mi := &file_holdfast_access_v1_directories_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -280,7 +527,7 @@ func (x *UpdateDirectoryRequest) String() string {
 func (*UpdateDirectoryRequest) ProtoMessage() {}
 
 func (x *UpdateDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_directories_proto_msgTypes[2]
+	mi := &file_holdfast_access_v1_directories_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -293,7 +540,7 @@ func (x *UpdateDirectoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateDirectoryRequest.ProtoReflect.Descriptor instead.
 func (*UpdateDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_directories_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_access_v1_directories_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *UpdateDirectoryRequest) GetDirectory() *Directory {
@@ -308,6 +555,13 @@ func (x *UpdateDirectoryRequest) GetValidateOnly() bool {
 		return x.ValidateOnly
 	}
 	return false
+}
+
+func (x *UpdateDirectoryRequest) GetHeldDecision() HeldDecision {
+	if x != nil {
+		return x.HeldDecision
+	}
+	return HeldDecision_HELD_DECISION_UNSPECIFIED
 }
 
 // UpdateDirectoryResponse is the result of UpdateDirectory.
@@ -330,7 +584,7 @@ type UpdateDirectoryResponse struct {
 
 func (x *UpdateDirectoryResponse) Reset() {
 	*x = UpdateDirectoryResponse{}
-	mi := &file_holdfast_access_v1_directories_proto_msgTypes[3]
+	mi := &file_holdfast_access_v1_directories_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -342,7 +596,7 @@ func (x *UpdateDirectoryResponse) String() string {
 func (*UpdateDirectoryResponse) ProtoMessage() {}
 
 func (x *UpdateDirectoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_directories_proto_msgTypes[3]
+	mi := &file_holdfast_access_v1_directories_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -355,7 +609,7 @@ func (x *UpdateDirectoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateDirectoryResponse.ProtoReflect.Descriptor instead.
 func (*UpdateDirectoryResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_directories_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_access_v1_directories_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *UpdateDirectoryResponse) GetDirectory() *Directory {
@@ -414,7 +668,7 @@ type MappedRole struct {
 
 func (x *MappedRole) Reset() {
 	*x = MappedRole{}
-	mi := &file_holdfast_access_v1_directories_proto_msgTypes[4]
+	mi := &file_holdfast_access_v1_directories_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -426,7 +680,7 @@ func (x *MappedRole) String() string {
 func (*MappedRole) ProtoMessage() {}
 
 func (x *MappedRole) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_directories_proto_msgTypes[4]
+	mi := &file_holdfast_access_v1_directories_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -439,7 +693,7 @@ func (x *MappedRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MappedRole.ProtoReflect.Descriptor instead.
 func (*MappedRole) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_directories_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_access_v1_directories_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *MappedRole) GetIdentityUid() string {
@@ -514,7 +768,7 @@ type Team struct {
 
 func (x *Team) Reset() {
 	*x = Team{}
-	mi := &file_holdfast_access_v1_directories_proto_msgTypes[5]
+	mi := &file_holdfast_access_v1_directories_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -526,7 +780,7 @@ func (x *Team) String() string {
 func (*Team) ProtoMessage() {}
 
 func (x *Team) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_directories_proto_msgTypes[5]
+	mi := &file_holdfast_access_v1_directories_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -539,7 +793,7 @@ func (x *Team) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Team.ProtoReflect.Descriptor instead.
 func (*Team) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_directories_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_access_v1_directories_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Team) GetUid() string {
@@ -631,7 +885,7 @@ type TeamRole struct {
 
 func (x *TeamRole) Reset() {
 	*x = TeamRole{}
-	mi := &file_holdfast_access_v1_directories_proto_msgTypes[6]
+	mi := &file_holdfast_access_v1_directories_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -643,7 +897,7 @@ func (x *TeamRole) String() string {
 func (*TeamRole) ProtoMessage() {}
 
 func (x *TeamRole) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_directories_proto_msgTypes[6]
+	mi := &file_holdfast_access_v1_directories_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -656,7 +910,7 @@ func (x *TeamRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamRole.ProtoReflect.Descriptor instead.
 func (*TeamRole) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_directories_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_access_v1_directories_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TeamRole) GetTeamUid() string {
@@ -698,7 +952,7 @@ var File_holdfast_access_v1_directories_proto protoreflect.FileDescriptor
 
 const file_holdfast_access_v1_directories_proto_rawDesc = "" +
 	"\n" +
-	"$holdfast/access/v1/directories.proto\x12\x12holdfast.access.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a(holdfast/capabilities/capabilities.proto\x1a-holdfast/iam/v2beta1/identity_providers.proto\"\x8d\x04\n" +
+	"$holdfast/access/v1/directories.proto\x12\x12holdfast.access.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a(holdfast/capabilities/capabilities.proto\x1a-holdfast/iam/v2beta1/identity_providers.proto\"\x99\x06\n" +
 	"\tDirectory\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x1d\n" +
 	"\aenabled\x18\x02 \x01(\bB\x03\xe0A\x03R\aenabled\x12&\n" +
@@ -713,12 +967,36 @@ const file_holdfast_access_v1_directories_proto_rawDesc = "" +
 	"\n" +
 	"team_count\x18\t \x01(\x03B\x03\xe0A\x03R\tteamCount\x12\x12\n" +
 	"\x04etag\x18\n" +
-	" \x01(\tR\x04etag\"2\n" +
+	" \x01(\tR\x04etag\x12\x1f\n" +
+	"\brequired\x18\v \x01(\bH\x00R\brequired\x88\x01\x01\x12&\n" +
+	"\fhold_percent\x18\f \x01(\x05H\x01R\vholdPercent\x88\x01\x01\x12&\n" +
+	"\fhold_minimum\x18\r \x01(\x05H\x02R\vholdMinimum\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"held_count\x18\x0e \x01(\x03B\x03\xe0A\x03R\theldCount\x12F\n" +
+	"\fheld_changes\x18\x0f \x03(\v2\x1e.holdfast.access.v1.HeldChangeB\x03\xe0A\x03R\vheldChangesB\v\n" +
+	"\t_requiredB\x0f\n" +
+	"\r_hold_percentB\x0f\n" +
+	"\r_hold_minimum\"\xc7\x02\n" +
+	"\n" +
+	"HeldChange\x12!\n" +
+	"\fidentity_uid\x18\x01 \x01(\tR\videntityUid\x12#\n" +
+	"\ridentity_name\x18\x02 \x01(\tR\fidentityName\x12\x1f\n" +
+	"\vexternal_id\x18\x03 \x01(\tR\n" +
+	"externalId\x127\n" +
+	"\x04kind\x18\x04 \x01(\x0e2#.holdfast.access.v1.HeldChange.KindR\x04kind\x12;\n" +
+	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\"Z\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11KIND_DEACTIVATION\x10\x01\x12\x11\n" +
+	"\rKIND_DELETION\x10\x02\x12\x12\n" +
+	"\x0eKIND_UNLINKING\x10\x03\"2\n" +
 	"\x13GetDirectoryRequest\x12\x1b\n" +
-	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"\x86\x01\n" +
+	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"\xcd\x01\n" +
 	"\x16UpdateDirectoryRequest\x12F\n" +
 	"\tdirectory\x18\x01 \x01(\v2\x1d.holdfast.access.v1.DirectoryB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\tdirectory\x12$\n" +
-	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\x9a\x02\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\x12E\n" +
+	"\rheld_decision\x18\x02 \x01(\x0e2 .holdfast.access.v1.HeldDecisionR\fheldDecision\"\x9a\x02\n" +
 	"\x17UpdateDirectoryResponse\x12;\n" +
 	"\tdirectory\x18\x01 \x01(\v2\x1d.holdfast.access.v1.DirectoryR\tdirectory\x12A\n" +
 	"\fgained_roles\x18\x02 \x03(\v2\x1e.holdfast.access.v1.MappedRoleR\vgainedRoles\x12!\n" +
@@ -763,7 +1041,11 @@ const file_holdfast_access_v1_directories_proto_rawDesc = "" +
 	"RoleSource\x12\x1b\n" +
 	"\x17ROLE_SOURCE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12ROLE_SOURCE_CLAIMS\x10\x01\x12\x15\n" +
-	"\x11ROLE_SOURCE_TEAMS\x10\x022\xa9\x03\n" +
+	"\x11ROLE_SOURCE_TEAMS\x10\x02*c\n" +
+	"\fHeldDecision\x12\x1d\n" +
+	"\x19HELD_DECISION_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15HELD_DECISION_CONFIRM\x10\x01\x12\x19\n" +
+	"\x15HELD_DECISION_DISCARD\x10\x022\xa9\x03\n" +
 	"\x12DirectoriesService\x12\x8b\x01\n" +
 	"\fGetDirectory\x12'.holdfast.access.v1.GetDirectoryRequest\x1a\x1d.holdfast.access.v1.Directory\"3\x82\xd3\xe4\x93\x02!\x12\x1f/access/v1/directories/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\x97\n" +
@@ -786,40 +1068,47 @@ func file_holdfast_access_v1_directories_proto_rawDescGZIP() []byte {
 	return file_holdfast_access_v1_directories_proto_rawDescData
 }
 
-var file_holdfast_access_v1_directories_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_holdfast_access_v1_directories_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_holdfast_access_v1_directories_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_holdfast_access_v1_directories_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_holdfast_access_v1_directories_proto_goTypes = []any{
 	(RoleSource)(0),                 // 0: holdfast.access.v1.RoleSource
-	(*Directory)(nil),               // 1: holdfast.access.v1.Directory
-	(*GetDirectoryRequest)(nil),     // 2: holdfast.access.v1.GetDirectoryRequest
-	(*UpdateDirectoryRequest)(nil),  // 3: holdfast.access.v1.UpdateDirectoryRequest
-	(*UpdateDirectoryResponse)(nil), // 4: holdfast.access.v1.UpdateDirectoryResponse
-	(*MappedRole)(nil),              // 5: holdfast.access.v1.MappedRole
-	(*Team)(nil),                    // 6: holdfast.access.v1.Team
-	(*TeamRole)(nil),                // 7: holdfast.access.v1.TeamRole
-	(v2beta1.IdentityProvider_SCIM_CredentialState)(0), // 8: holdfast.iam.v2beta1.IdentityProvider.SCIM.CredentialState
-	(*timestamppb.Timestamp)(nil),                      // 9: google.protobuf.Timestamp
+	(HeldDecision)(0),               // 1: holdfast.access.v1.HeldDecision
+	(HeldChange_Kind)(0),            // 2: holdfast.access.v1.HeldChange.Kind
+	(*Directory)(nil),               // 3: holdfast.access.v1.Directory
+	(*HeldChange)(nil),              // 4: holdfast.access.v1.HeldChange
+	(*GetDirectoryRequest)(nil),     // 5: holdfast.access.v1.GetDirectoryRequest
+	(*UpdateDirectoryRequest)(nil),  // 6: holdfast.access.v1.UpdateDirectoryRequest
+	(*UpdateDirectoryResponse)(nil), // 7: holdfast.access.v1.UpdateDirectoryResponse
+	(*MappedRole)(nil),              // 8: holdfast.access.v1.MappedRole
+	(*Team)(nil),                    // 9: holdfast.access.v1.Team
+	(*TeamRole)(nil),                // 10: holdfast.access.v1.TeamRole
+	(v2beta1.IdentityProvider_SCIM_CredentialState)(0), // 11: holdfast.iam.v2beta1.IdentityProvider.SCIM.CredentialState
+	(*timestamppb.Timestamp)(nil),                      // 12: google.protobuf.Timestamp
 }
 var file_holdfast_access_v1_directories_proto_depIdxs = []int32{
-	8,  // 0: holdfast.access.v1.Directory.credential_state:type_name -> holdfast.iam.v2beta1.IdentityProvider.SCIM.CredentialState
-	9,  // 1: holdfast.access.v1.Directory.token_expire_time:type_name -> google.protobuf.Timestamp
-	9,  // 2: holdfast.access.v1.Directory.token_use_time:type_name -> google.protobuf.Timestamp
+	11, // 0: holdfast.access.v1.Directory.credential_state:type_name -> holdfast.iam.v2beta1.IdentityProvider.SCIM.CredentialState
+	12, // 1: holdfast.access.v1.Directory.token_expire_time:type_name -> google.protobuf.Timestamp
+	12, // 2: holdfast.access.v1.Directory.token_use_time:type_name -> google.protobuf.Timestamp
 	0,  // 3: holdfast.access.v1.Directory.role_source:type_name -> holdfast.access.v1.RoleSource
-	1,  // 4: holdfast.access.v1.UpdateDirectoryRequest.directory:type_name -> holdfast.access.v1.Directory
-	1,  // 5: holdfast.access.v1.UpdateDirectoryResponse.directory:type_name -> holdfast.access.v1.Directory
-	5,  // 6: holdfast.access.v1.UpdateDirectoryResponse.gained_roles:type_name -> holdfast.access.v1.MappedRole
-	5,  // 7: holdfast.access.v1.UpdateDirectoryResponse.lost_roles:type_name -> holdfast.access.v1.MappedRole
-	9,  // 8: holdfast.access.v1.Team.create_time:type_name -> google.protobuf.Timestamp
-	9,  // 9: holdfast.access.v1.Team.update_time:type_name -> google.protobuf.Timestamp
-	2,  // 10: holdfast.access.v1.DirectoriesService.GetDirectory:input_type -> holdfast.access.v1.GetDirectoryRequest
-	3,  // 11: holdfast.access.v1.DirectoriesService.UpdateDirectory:input_type -> holdfast.access.v1.UpdateDirectoryRequest
-	1,  // 12: holdfast.access.v1.DirectoriesService.GetDirectory:output_type -> holdfast.access.v1.Directory
-	4,  // 13: holdfast.access.v1.DirectoriesService.UpdateDirectory:output_type -> holdfast.access.v1.UpdateDirectoryResponse
-	12, // [12:14] is the sub-list for method output_type
-	10, // [10:12] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	4,  // 4: holdfast.access.v1.Directory.held_changes:type_name -> holdfast.access.v1.HeldChange
+	2,  // 5: holdfast.access.v1.HeldChange.kind:type_name -> holdfast.access.v1.HeldChange.Kind
+	12, // 6: holdfast.access.v1.HeldChange.create_time:type_name -> google.protobuf.Timestamp
+	3,  // 7: holdfast.access.v1.UpdateDirectoryRequest.directory:type_name -> holdfast.access.v1.Directory
+	1,  // 8: holdfast.access.v1.UpdateDirectoryRequest.held_decision:type_name -> holdfast.access.v1.HeldDecision
+	3,  // 9: holdfast.access.v1.UpdateDirectoryResponse.directory:type_name -> holdfast.access.v1.Directory
+	8,  // 10: holdfast.access.v1.UpdateDirectoryResponse.gained_roles:type_name -> holdfast.access.v1.MappedRole
+	8,  // 11: holdfast.access.v1.UpdateDirectoryResponse.lost_roles:type_name -> holdfast.access.v1.MappedRole
+	12, // 12: holdfast.access.v1.Team.create_time:type_name -> google.protobuf.Timestamp
+	12, // 13: holdfast.access.v1.Team.update_time:type_name -> google.protobuf.Timestamp
+	5,  // 14: holdfast.access.v1.DirectoriesService.GetDirectory:input_type -> holdfast.access.v1.GetDirectoryRequest
+	6,  // 15: holdfast.access.v1.DirectoriesService.UpdateDirectory:input_type -> holdfast.access.v1.UpdateDirectoryRequest
+	3,  // 16: holdfast.access.v1.DirectoriesService.GetDirectory:output_type -> holdfast.access.v1.Directory
+	7,  // 17: holdfast.access.v1.DirectoriesService.UpdateDirectory:output_type -> holdfast.access.v1.UpdateDirectoryResponse
+	16, // [16:18] is the sub-list for method output_type
+	14, // [14:16] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_access_v1_directories_proto_init() }
@@ -827,13 +1116,14 @@ func file_holdfast_access_v1_directories_proto_init() {
 	if File_holdfast_access_v1_directories_proto != nil {
 		return
 	}
+	file_holdfast_access_v1_directories_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_access_v1_directories_proto_rawDesc), len(file_holdfast_access_v1_directories_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   7,
+			NumEnums:      3,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

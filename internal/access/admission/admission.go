@@ -48,24 +48,27 @@ func (s *Store) write(ctx context.Context, f func(tx) error) error {
 // It returns fault.NotFound if the person is unknown and the sign-in does not
 // register people, fault.Aborted if the provider was deleted or changed since it
 // vouched for the person, fault.PermissionDenied if the directory of the provider
-// has deactivated the person, and fault.FailedPrecondition, with the reason, if the
-// invite cannot be used.
+// has deactivated the person or does not list them although the provider requires
+// it, and fault.FailedPrecondition, with the reason, if the invite cannot be used.
 func (s *Store) SignIn(ctx context.Context, a resource.SignIn) (l resource.SignInResult, _ error) {
 	err := s.write(ctx, func(t tx) error {
 		l = resource.SignInResult{}
-		if err := t.iam.StillVouched(ctx, a.Voucher); err != nil {
-			return err
-		}
-		if a.Voucher != "" {
+		if a.Voucher != "" { // locks the directory, which transactions lock before its provider and people
 			if err := t.scim.Admits(ctx, a.Voucher.Provider(), a.Subject); err != nil {
 				return err
 			}
+		}
+		if err := t.iam.StillVouched(ctx, a.Voucher); err != nil {
+			return err
 		}
 		if err := t.identify(ctx, a, &l); err != nil {
 			return err
 		}
 		if a.Voucher != "" {
 			if err := t.joinTeams(ctx, a, l.Identity.UID); err != nil {
+				return err
+			}
+			if err := t.scim.RequireListed(ctx, a.Voucher.Provider(), l.Identity.UID); err != nil {
 				return err
 			}
 		}

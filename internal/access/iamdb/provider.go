@@ -200,18 +200,33 @@ func (t Tx) HoldProvider(ctx context.Context, uid resource.UID) (resource.Identi
 	return store.Lock(ctx, t.Tx, &providers, uid, t.DB.Engine.ForHold)
 }
 
+// IsAssignedOwner reports whether AssignedOwners counts a person.
+func (t Tx) IsAssignedOwner(ctx context.Context, org, person resource.UID) (bool, error) {
+	owners, err := t.assignedOwners(ctx, org)
+	return slices.Contains(owners, person), err
+}
+
 // AssignedOwners returns the number of people who own an organization permanently, who are not suspended, and whose
-// role no mapping has assigned.
-func (t Tx) AssignedOwners(ctx context.Context, org resource.UID) (n int, _ error) {
+// role no mapping has assigned, except the given people.
+func (t Tx) AssignedOwners(ctx context.Context, org resource.UID, except ...resource.UID) (n int, _ error) {
+	owners, err := t.assignedOwners(ctx, org)
+	for _, owner := range owners {
+		if !slices.Contains(except, owner) {
+			n++
+		}
+	}
+	return n, err
+}
+
+func (t Tx) assignedOwners(ctx context.Context, org resource.UID) ([]resource.UID, error) {
 	currentTime, err := t.Clock(ctx)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	err = t.Row(ctx, `SELECT count(DISTINCT identity) FROM role_bindings WHERE parent = $1 AND role = $2 AND `+
-		permanentAt("$3")+` AND `+activeOwner+` AND NOT EXISTS (SELECT 1 FROM mapped_bindings AS m
-			WHERE m.binding = role_bindings.seg)`,
-		[]any{store.Segment(org), store.Segment(resource.OwnerRole), store.MS(currentTime)}, &n)
-	return n, err
+	return store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT DISTINCT identity FROM role_bindings
+		WHERE parent = $1 AND role = $2 AND `+permanentAt("$3")+` AND `+activeOwner+` AND NOT EXISTS
+		(SELECT 1 FROM mapped_bindings AS m WHERE m.binding = role_bindings.seg)`,
+		store.Segment(org), store.Segment(resource.OwnerRole), store.MS(currentTime))
 }
 
 // Providers returns one page of providers.

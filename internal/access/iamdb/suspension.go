@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/sessiondb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/scimdb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -120,8 +121,14 @@ func (t Tx) Unsuspend(ctx context.Context, identity, provider resource.UID) erro
 }
 
 // admitSession returns fault.NotFound if the identity of a session does not exist, fault.PermissionDenied if it is
-// suspended, and fault.Aborted if the provider that vouched for the session has begun a new epoch since.
+// suspended or not in the directory although its provider requires that, and fault.Aborted if the provider that vouched
+// for the session has begun a new epoch since.
 func admitSession(ctx context.Context, t *store.Tx, n resource.Session) error {
+	if n.Voucher != "" { // locks the directory, which transactions lock before people
+		if err := scimdb.In(t).RequireListed(ctx, n.Voucher.Provider(), n.Identity); err != nil {
+			return err
+		}
+	}
 	if err := t.Require(ctx, "identities", "identity", n.Identity); err != nil {
 		return err
 	}
@@ -162,6 +169,15 @@ func (t Tx) requireActive(ctx context.Context, identity resource.UID) error {
 		"Permission denied: the directory of your organization has deactivated your account; ask its administrator")
 }
 
+// IsSuspended reports whether a person is suspended.
+func (t Tx) IsSuspended(ctx context.Context, identity resource.UID) (bool, error) {
+	err := t.requireActive(ctx, identity)
+	if errors.Is(err, fault.PermissionDenied) {
+		return true, nil
+	}
+	return false, err
+}
+
 // Suspended returns the suspended ones among the given identities.
 func (s *Store) Suspended(ctx context.Context, identities []resource.UID) ([]resource.UID, error) {
 	if len(identities) == 0 {
@@ -190,8 +206,7 @@ func (t Tx) RemoveSuspended(ctx context.Context, identity, provider resource.UID
 		}
 		return err
 	}
-	err := t.requireActive(ctx, identity)
-	if !errors.Is(err, fault.PermissionDenied) {
+	if suspended, err := t.IsSuspended(ctx, identity); err != nil || !suspended {
 		return err
 	}
 	org := store.Segment(provider.Root())

@@ -18,6 +18,10 @@ type Directory struct {
 	RevokeTime         time.Time `json:"revokeTime,omitzero"` // when the tokens were revoked; zero if they were not
 	UsedTime           time.Time `json:"-"`                   // time of the last request of the directory
 	Users              int64     `json:"-"`
+	Required           bool      `json:"required,omitempty"`    // only active users of the directory may sign in
+	HoldPercent        int64     `json:"holdPercent,omitempty"` // see HoldMinimum
+	HoldMinimum        int64     `json:"holdMinimum,omitempty"` // fewer losses of access in an hour are never held
+	Held               int64     `json:"held,omitempty"`        // changes that wait for a decision
 
 	// RolesFromTeams is set only in events: the current value is a field of the provider.
 	RolesFromTeams bool `json:"rolesFromTeams,omitempty"`
@@ -53,3 +57,25 @@ func (d Directory) CredentialState(now time.Time) CredentialState {
 
 // ETag returns a text that changes with every change of the directory's settings and tokens.
 func (d Directory) ETag() string { return strconv.FormatInt(d.Version, 36) }
+
+// A HeldKind says how a change of a directory would take away the access of a person. Its values are the same as in the
+// API.
+type HeldKind int32
+
+// These are the kinds.
+const (
+	HeldUnspecified HeldKind = iota
+	HeldDeactivation
+	HeldDeletion
+	HeldUnlinking // the user gets another externalId, or none
+)
+
+// A HeldChange is a change of a directory that would take away the access of a person, and that waits for a decision.
+type HeldChange struct {
+	ExternalID string
+	Identity   UID
+	Name       string // of the person
+	UserID     string // "" if the change would create the user
+	Kind       HeldKind
+	Time       time.Time
+}

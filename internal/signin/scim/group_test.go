@@ -24,7 +24,7 @@ func (w *world) byDirectory() {
 	w.t.Helper()
 	d, err := w.Directory(w.owner, w.provider.UID)
 	testkit.Must(w.t, err)
-	_, err = w.SetRoleSource(w.owner, w.provider.UID, true, d.ETag())
+	_, err = w.Update(w.owner, w.provider.UID, scim.Settings{RolesFromTeams: new(true)}, d.ETag())
 	testkit.Must(w.t, err)
 }
 
@@ -246,7 +246,7 @@ func TestTeamsOfOthers(t *testing.T) {
 		iamtest.AddMapping(t, w.store.IAMStore, p.UID, resource.ManagedRoleUID("viewer"), "Crew")
 		d, err := w.Directory(owner, p.UID)
 		testkit.Must(t, err)
-		_, err = w.SetRoleSource(owner, p.UID, true, d.ETag())
+		_, err = w.Update(owner, p.UID, scim.Settings{RolesFromTeams: new(true)}, d.ETag())
 		testkit.Must(t, err)
 		got := w.sendTo(w.Endpoint(p.UID), token, "POST /Groups", `{"displayName":"Crew","members":[{"value":"`+ben+`"},
 			{"value":"`+team+`"}]}`)
@@ -299,10 +299,12 @@ func TestRoleSource(t *testing.T) {
 		asEditor := authz.WithCaller(t.Context(), authz.Caller{Identity: editor})
 		d, err := w.Directory(w.owner, w.provider.UID)
 		testkit.Must(t, err)
-		if _, err := w.SetRoleSource(asEditor, w.provider.UID, true, d.ETag()); !errors.Is(err, fault.PermissionDenied) {
+		fromTeams, fromClaims := scim.Settings{RolesFromTeams: new(true)}, scim.Settings{RolesFromTeams: new(false)}
+		_, err = w.Update(asEditor, w.provider.UID, fromTeams, d.ETag())
+		if !errors.Is(err, fault.PermissionDenied) {
 			t.Errorf("an editor may give the role of an owner: %v", err)
 		}
-		if _, err := w.SetRoleSource(w.owner, w.provider.UID, true, "z"); !errors.Is(err, fault.Aborted) {
+		if _, err := w.Update(w.owner, w.provider.UID, fromTeams, "z"); !errors.Is(err, fault.Aborted) {
 			t.Errorf("another etag: %v", err)
 		}
 		w.byDirectory()
@@ -314,7 +316,8 @@ func TestRoleSource(t *testing.T) {
 		}
 		stranger := authz.WithCaller(context.Background(),
 			authz.Caller{Identity: w.person("https://people.test", "stranger")})
-		if _, err := w.SetRoleSource(stranger, w.provider.UID, false, d.ETag()); !errors.Is(err, fault.PermissionDenied) {
+		_, err = w.Update(stranger, w.provider.UID, fromClaims, d.ETag())
+		if !errors.Is(err, fault.PermissionDenied) {
 			t.Errorf("a stranger: %v", err)
 		}
 	})

@@ -3,6 +3,7 @@ package scim
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
@@ -19,19 +20,30 @@ type change struct {
 	users     scimdb.Tx
 	iam       iamdb.Tx
 	provider  resource.IdentityProvider
+	directory resource.Directory
+	alone     bool           // no other change of the directory runs at the same time
+	at        time.Time      // when the change began
 	ownerless []resource.UID // organizations that have lost their last active owner
 }
 
 // change runs f in a transaction. It returns fault.Unauthenticated if the token of the request was revoked before the
 // commit, and the errors of usable.
+// It calls f again, as changeAlone does, if f takes away access.
 func (s *Service) change(ctx context.Context, c client, f func(t *change) error) error {
-	return s.changeWith(ctx, c, scimdb.Tx.Hold, f)
+	err := s.changeWith(ctx, c, scimdb.Tx.Hold, f)
+	if errors.Is(err, errNotAlone) {
+		return s.changeAlone(ctx, c, f)
+	}
+	return err
 }
 
 // changeAlone is change for a change that no other change of the same directory may overlap: the members of teams refer
 // to users.
 func (s *Service) changeAlone(ctx context.Context, c client, f func(t *change) error) error {
-	return s.changeWith(ctx, c, scimdb.Tx.HoldAlone, f)
+	return s.changeWith(ctx, c, scimdb.Tx.HoldAlone, func(t *change) error {
+		t.alone = true
+		return f(t)
+	})
 }
 
 func (s *Service) changeWith(
@@ -39,12 +51,14 @@ func (s *Service) changeWith(
 	f func(t *change) error,
 ) error {
 	var ownerless []resource.UID
+	var held error // the refusal of a held change, which is committed
 	err := s.store.Write(ctx, func(tx *store.Tx) error {
-		t := &change{users: scimdb.In(tx), iam: iamdb.In(tx)}
+		t := &change{users: scimdb.In(tx), iam: iamdb.In(tx), at: s.now()}
 		d, err := hold(t.users, ctx, c.provider.UID)
 		if err != nil {
 			return err
 		}
+		t.directory, held = d, nil
 		if !accepts(d, c.digest, s.now()) {
 			return errToken()
 		}
@@ -54,17 +68,30 @@ func (s *Service) changeWith(
 		if err := usable(t.provider, d); err != nil {
 			return err
 		}
-		if err := f(t); err != nil {
+		if err := f(t); errors.Is(err, errHeld) {
+			held = err
+		} else if err != nil {
 			return err
 		}
 		ownerless = t.ownerless
 		return nil
 	})
-	if err == nil && len(ownerless) > 0 {
-		s.cfg.Log.WarnContext(ctx, "a directory has deactivated the last permanent owner of organizations; "+
-			"restore access with holdfastd owners recover", "organizations", ownerless, "provider", c.provider.UID)
+	if err != nil {
+		return err
 	}
-	return err
+	s.warnOwnerless(ctx, c.provider.UID, ownerless)
+	if held != nil {
+		s.cfg.Log.WarnContext(ctx, "a directory takes away the access of many people; the change is held until an owner or "+
+			"an operator decides", "provider", c.provider.UID)
+	}
+	return held
+}
+
+func (s *Service) warnOwnerless(ctx context.Context, provider resource.UID, ownerless []resource.UID) {
+	if len(ownerless) > 0 {
+		s.cfg.Log.WarnContext(ctx, "a directory has deactivated the last permanent owner of organizations; "+
+			"restore access with holdfastd owners recover", "organizations", ownerless, "provider", provider)
+	}
 }
 
 // follow makes the access of people follow a user that was changed from before to u. before is the zero value for a new

@@ -45,6 +45,9 @@ type Config struct {
 	BaseURL string           // public address of the service
 	Log     *slog.Logger     // nil is slog.Default()
 	Now     func() time.Time // nil is time.Now
+
+	// Operator reports whether the caller is an operator of the installation. Nil means that there are none.
+	Operator func(ctx context.Context) bool
 }
 
 // A Service manages the directories of identity providers. It is safe for concurrent use.

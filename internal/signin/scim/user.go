@@ -45,11 +45,15 @@ func setAttributes(u *scimdb.User, o document.Object) error {
 // createUser adds a user with the attributes o.
 func (s *Service) createUser(ctx context.Context, c client, o document.Object) (u scimdb.User, _ error) {
 	created := store.MS(s.now())
-	u = scimdb.User{ID: strings.ToLower(rand.Text()), Active: true, Version: 1, CreateMS: created, UpdateMS: created}
+	u = scimdb.User{ID: strings.ToLower(rand.Text()), Active: true, Version: 1, CreateMS: created, UpdateMS: created,
+		ActiveMS: created}
 	if err := setAttributes(&u, o); err != nil {
 		return u, err
 	}
 	err := s.change(ctx, c, func(t *change) error {
+		if err := t.gate(ctx, scimdb.User{}, u, u.Active); err != nil {
+			return err
+		}
 		if err := t.follow(ctx, scimdb.User{}, &u); err != nil {
 			return err
 		}
@@ -74,14 +78,15 @@ func taken(err error) error {
 func (s *Service) replaceUser(
 	ctx context.Context, c client, id string, match matcher, o document.Object,
 ) (scimdb.User, error) {
-	return s.editUser(ctx, c, id, match, func(scimdb.User) (document.Object, error) { return o, nil })
+	_, _, states := document.Get(o, "active")
+	return s.editUser(ctx, c, id, match, states, func(scimdb.User) (document.Object, error) { return o, nil })
 }
 
 // patchUser applies operations to a user. An operation that removes externalId ends the access of the person.
 func (s *Service) patchUser(
 	ctx context.Context, c client, id string, match matcher, operations []patch.Operation,
 ) (scimdb.User, error) {
-	return s.editUser(ctx, c, id, match, func(u scimdb.User) (document.Object, error) {
+	return s.editUser(ctx, c, id, match, setsActive(operations), func(u scimdb.User) (document.Object, error) {
 		o, err := patch.Apply(u.Attributes, operations)
 		if err != nil {
 			return nil, err
@@ -93,9 +98,18 @@ func (s *Service) patchUser(
 	})
 }
 
-// editUser replaces the attributes of a user by what edit returns. It writes nothing if they are the same.
+// setsActive reports whether operations contain a value of the attribute active.
+func setsActive(operations []patch.Operation) bool {
+	o, err := patch.Apply(document.Object{}, operations)
+	_, _, found := document.Get(o, "active")
+	return err == nil && found
+}
+
+// editUser replaces the attributes of a user by what edit returns. It writes nothing if they are the same. states
+// reports whether the request contains a value of active.
 func (s *Service) editUser(
-	ctx context.Context, c client, id string, match matcher, edit func(scimdb.User) (document.Object, error),
+	ctx context.Context, c client, id string, match matcher, states bool,
+	edit func(scimdb.User) (document.Object, error),
 ) (u scimdb.User, _ error) {
 	err := s.change(ctx, c, func(t *change) error {
 		before, err := t.users.LockUser(ctx, c.provider.UID, id)
@@ -113,23 +127,34 @@ func (s *Service) editUser(
 		if err := setAttributes(&u, o); err != nil {
 			return err
 		}
+		if err := t.gate(ctx, before, u, states && u.Active); err != nil {
+			return err
+		}
 		unchanged, err := sameAttributes(before, u)
 		if err != nil || unchanged {
 			return err
 		}
-		u.Version, u.UpdateMS = before.Version+1, max(store.MS(s.now()), before.UpdateMS)
-		if err := t.follow(ctx, before, &u); err != nil {
-			return err
-		}
-		if u.Identity != before.Identity || u.ExternalID != before.ExternalID {
-			err := t.iam.RelinkMember(ctx, c.provider.UID, u.ID, u.ExternalID, before.Identity, u.Identity)
-			if err != nil {
-				return err
-			}
-		}
-		return t.users.UpdateUser(ctx, c.provider.UID, u)
+		return t.update(ctx, before, &u)
 	})
 	return u, taken(err)
+}
+
+// update writes a user that was changed from before to u, and makes the access of people follow.
+func (t *change) update(ctx context.Context, before scimdb.User, u *scimdb.User) error {
+	u.Version, u.UpdateMS = before.Version+1, max(store.MS(t.at), before.UpdateMS)
+	if u.Active && !before.Active {
+		u.ActiveMS = u.UpdateMS
+	}
+	if err := t.follow(ctx, before, u); err != nil {
+		return err
+	}
+	if u.Identity != before.Identity || u.ExternalID != before.ExternalID {
+		err := t.iam.RelinkMember(ctx, t.provider.UID, u.ID, u.ExternalID, before.Identity, u.Identity)
+		if err != nil {
+			return err
+		}
+	}
+	return t.users.UpdateUser(ctx, t.provider.UID, *u)
 }
 
 // sameAttributes reports whether two states of a user have the same attributes, in any order.
@@ -152,16 +177,24 @@ func (s *Service) deleteUser(ctx context.Context, c client, id string, match mat
 		if err := match.check(u.Version); err != nil {
 			return err
 		}
-		if u.ExternalID != "" {
-			if err := t.depart(ctx, u); err != nil {
-				return err
-			}
-		}
-		if err := t.iam.DropMember(ctx, c.provider.UID, id, u.Identity); err != nil {
+		if err := t.gate(ctx, u, scimdb.User{}, false); err != nil {
 			return err
 		}
-		return t.users.DeleteUser(ctx, c.provider.UID, id)
+		return t.remove(ctx, u)
 	})
+}
+
+// remove removes a user, and ends the access of the person.
+func (t *change) remove(ctx context.Context, u scimdb.User) error {
+	if u.ExternalID != "" {
+		if err := t.depart(ctx, u); err != nil {
+			return err
+		}
+	}
+	if err := t.iam.DropMember(ctx, t.provider.UID, u.ID, u.Identity); err != nil {
+		return err
+	}
+	return t.users.DeleteUser(ctx, t.provider.UID, u.ID)
 }
 
 // render returns a user as a resource.

@@ -24,17 +24,24 @@ type Tx struct{ *store.Tx }
 // In returns t as a Tx of this package.
 func In(t *store.Tx) Tx { return Tx{t} }
 
+// The limits of a new directory, as in the schema.
+const (
+	DefaultHoldPercent = 20
+	DefaultHoldMinimum = 5
+)
+
 const selectDirectory = `SELECT t.enabled, t.version, t.digest, t.create_ms, t.expire_ms, t.previous_digest,
-	t.previous_expire_ms, t.revoke_ms, t.used_ms,
+	t.previous_expire_ms, t.revoke_ms, t.used_ms, t.required,
+	t.hold_percent, t.hold_minimum, t.held,
 	(SELECT CAST(coalesce(sum(c.n), 0) AS BIGINT) FROM ` + store.CounterRows + ` AS c
 		WHERE c.kind = '` + store.ScimUserCounter + `' AND c.grp = t.provider)
 	FROM scim_directories AS t WHERE t.provider = $1`
 
 func scanDirectory(row store.Scanner, provider resource.UID) (resource.Directory, error) {
-	d := resource.Directory{Provider: provider}
+	d := resource.Directory{Provider: provider, HoldPercent: DefaultHoldPercent, HoldMinimum: DefaultHoldMinimum}
 	var created, expires, previous, revoked, used int64
 	err := row.Scan(&d.Enabled, &d.Version, &d.Digest, &created, &expires, &d.PreviousDigest, &previous, &revoked, &used,
-		&d.Users)
+		&d.Required, &d.HoldPercent, &d.HoldMinimum, &d.Held, &d.Users)
 	if errors.Is(err, sql.ErrNoRows) {
 		return d, nil
 	}
@@ -96,9 +103,11 @@ func (s *Store) EditDirectory(
 		}
 		d.Version++
 		if _, err := t.Exec(ctx, `UPDATE scim_directories SET enabled = $2, version = $3, digest = $4, create_ms = $5,
-			expire_ms = $6, previous_digest = $7, previous_expire_ms = $8, revoke_ms = $9 WHERE provider = $1`,
+			expire_ms = $6, previous_digest = $7, previous_expire_ms = $8, revoke_ms = $9, required = $10,
+			hold_percent = $11, hold_minimum = $12, held = $13 WHERE provider = $1`,
 			seg, d.Enabled, d.Version, d.Digest, toMS(d.CreateTime), toMS(d.ExpireTime), d.PreviousDigest,
-			toMS(d.PreviousExpireTime), toMS(d.RevokeTime)); err != nil {
+			toMS(d.PreviousExpireTime), toMS(d.RevokeTime), d.Required, d.HoldPercent, d.HoldMinimum,
+			d.Held); err != nil {
 			return err
 		}
 		return t.Emit(ctx, event, provider, provider.Parent(), before, d)
@@ -125,9 +134,9 @@ func (s *Store) NoteUse(ctx context.Context, provider resource.UID, used time.Ti
 }
 
 // Admits returns fault.PermissionDenied if the directory of a provider is enabled and has deactivated or removed the
-// person with a subject.
+// person with a subject. It locks the settings of the directory against changes until the commit.
 func (t Tx) Admits(ctx context.Context, provider resource.UID, subject string) error {
-	d, err := t.Directory(ctx, provider)
+	d, err := t.Hold(ctx, provider)
 	if err != nil || !d.Enabled {
 		return err
 	}

@@ -22,16 +22,18 @@ type User struct {
 	Version    int64        // increases with every change
 	CreateMS   int64        // in milliseconds since 1970
 	UpdateMS   int64
+	ActiveMS   int64 // when the user became active
 	Attributes map[string]any
 }
 
-const selectUser = `SELECT t.id, t.external_id, t.active, t.identity, t.version, t.create_ms, t.update_ms, t.attributes
+const selectUser = `SELECT t.id, t.external_id, t.active, t.identity, t.version, t.create_ms, t.update_ms,
+	t.active_ms, t.attributes
 	FROM scim_users AS t WHERE t.provider = $1`
 
 func scanUser(row store.Scanner) (u User, err error) {
 	var attributes string
 	if err := row.Scan(&u.ID, &u.ExternalID, &u.Active, &u.Identity, &u.Version, &u.CreateMS, &u.UpdateMS,
-		&attributes); err != nil {
+		&u.ActiveMS, &attributes); err != nil {
 		return u, err
 	}
 	dec := json.NewDecoder(strings.NewReader(attributes))
@@ -117,9 +119,9 @@ func (t Tx) InsertUser(ctx context.Context, provider resource.UID, u User) error
 	}
 	seg := store.Segment(provider)
 	if _, err := t.Exec(ctx, `INSERT INTO scim_users (id, provider, name_key, external_id, active, identity, version,
-		create_ms, update_ms, attributes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+		create_ms, update_ms, active_ms, attributes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
 		u.ID, seg, nameKey(u.UserName), u.ExternalID, u.Active, string(u.Identity), u.Version, u.CreateMS, u.UpdateMS,
-		string(attributes)); err != nil {
+		u.ActiveMS, string(attributes)); err != nil {
 		return t.DB.ConstraintFault(err, "user", u.UserName, provider)
 	}
 	return t.CountKeys(ctx, store.ScimUserCounter, map[int64]int{seg: 1}, 1)
@@ -132,9 +134,9 @@ func (t Tx) UpdateUser(ctx context.Context, provider resource.UID, u User) error
 		return err
 	}
 	_, err = t.Exec(ctx, `UPDATE scim_users SET name_key = $3, external_id = $4, active = $5, identity = $6, version = $7,
-		update_ms = $8, attributes = $9 WHERE provider = $1 AND id = $2`,
+		update_ms = $8, attributes = $9, active_ms = $10 WHERE provider = $1 AND id = $2`,
 		store.Segment(provider), u.ID, nameKey(u.UserName), u.ExternalID, u.Active, string(u.Identity), u.Version,
-		u.UpdateMS, string(attributes))
+		u.UpdateMS, string(attributes), u.ActiveMS)
 	return t.DB.ConstraintFault(err, "user", u.UserName, provider)
 }
 

@@ -369,6 +369,11 @@ func (s *Service) exchangeViaProvider(
 		return Token{}, err
 	}
 	person, err := s.person(ctx, idp.Realm, subject)
+	if err == nil || errors.Is(err, fault.NotFound) {
+		if err := s.users.RequireListed(ctx, uid, person.UID); err != nil {
+			return Token{}, err
+		}
+	}
 	if errors.Is(err, fault.NotFound) {
 		return Token{}, fault.New(fault.NotFound,
 			"Not found: this person has not been registered; sign in with a browser or an invite first")

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
 	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
+	"github.com/holdfast-dev/holdfast/internal/signin/scimdb"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 	"github.com/holdfast-dev/holdfast/internal/signin/tokendb"
 	"github.com/holdfast-dev/holdfast/internal/store"
@@ -42,6 +43,7 @@ type Config struct {
 type Service struct {
 	store     *iamdb.Store
 	records   *tokendb.Store // exchanges, denials, and the states of issuers
+	users     *scimdb.Store  // who is in the directories of providers
 	authz     *authz.Checker
 	issuer    *token.Issuer
 	trust     *issuers.Issuers
@@ -63,8 +65,8 @@ func New(db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *is
 	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, sessionIdle)
 	cfg.SessionLife = cmp.Or(cfg.SessionLife, sessionLife)
 	x := &Service{
-		store: iamdb.New(db), records: tokendb.New(db), authz: checker, issuer: issuer, trust: issuers, cfg: cfg,
-		now: cfg.Now,
+		store: iamdb.New(db), records: tokendb.New(db), users: scimdb.New(db), authz: checker, issuer: issuer,
+		trust: issuers, cfg: cfg, now: cfg.Now,
 		log: cmp.Or(cfg.Log, slog.Default()), client: cmp.Or(cfg.AWS.Client, outbound.Client(outbound.Config{})),
 		principals: newPrincipalCache(), denials: make(chan resource.Denial, denialsWaiting),
 		audiences: []string{issuer.Address()},

@@ -21,7 +21,8 @@ import (
 func scimCommands(a *noun.App) *cobra.Command {
 	cmd := a.Branch("scim", "Let the company directory of a provider manage people and teams", scimStatus(a),
 		scimSwitch(a, "enable", "Allow the directory to call Holdfast", true),
-		scimSwitch(a, "disable", "Refuse the calls of the directory", false), scimToken(a), scimRoles(a))
+		scimSwitch(a, "disable", "Refuse the calls of the directory", false), scimToken(a), scimRoles(a),
+		scimUpdate(a), scimHeld(a))
 	cmd.Long = "Create a token, enable the directory, and enter the token and the address at the directory. Its users\n" +
 		"become people, and its groups become teams, which mappings can give roles to."
 	return cmd
@@ -30,8 +31,9 @@ func scimCommands(a *noun.App) *cobra.Command {
 // directoryView shows a directory.
 func directoryView() output.View {
 	return output.View{
-		ID: "uid", Columns: output.Columns("enabled", "token=credentialState", "roles=roleSource", "users=userCount",
-			"teams=teamCount", "used=tokenUseTime", "expires=tokenExpireTime", "address=endpointUrl"),
+		ID: "uid", Columns: output.Columns("enabled", "required", "token=credentialState", "roles=roleSource",
+			"users=userCount", "teams=teamCount", "held=heldCount", "used=tokenUseTime",
+			"expires=tokenExpireTime", "address=endpointUrl"),
 	}
 }
 
@@ -47,6 +49,10 @@ func scimStatus(a *noun.App) *cobra.Command {
 		d, err := accesspb.NewDirectoriesServiceClient(a).GetDirectory(ctx, &accesspb.GetDirectoryRequest{Uid: uid})
 		if err != nil {
 			return err
+		}
+		if n := d.GetHeldCount(); n > 0 {
+			a.Note("the directory takes away the access of many people: %d changes are held and not done; see them with "+
+				"holdfast iam identity-providers scim held", n)
 		}
 		return a.Show(ctx, directoryView(), d)
 	})
@@ -162,6 +168,101 @@ func scimRoles(a *noun.App) *cobra.Command {
 		noteDryRun(a, dry)
 		return nil
 	})
+}
+
+func scimUpdate(a *noun.App) *cobra.Command {
+	var required bool
+	var percent, minimum int32
+	cmd := &cobra.Command{
+		Use: "update IDENTITY-PROVIDER", Short: "Change the settings of the directory",
+		Long: "With --required, only active users of the directory can sign in with the provider. The sessions and tokens\n" +
+			"of all other people of the provider end.\n\n" +
+			"If the directory takes away the access of more than --hold-percent of its people within an hour, and of at\n" +
+			"least --hold-minimum, the further changes are held until an owner or an operator decides.",
+	}
+	f := cmd.Flags()
+	f.BoolVar(&required, "required", false, "only active users of the directory can sign in")
+	f.Int32Var(&percent, "hold-percent", 0, "`PERCENT` of the people who may lose access within an hour")
+	f.Int32Var(&minimum, "hold-minimum", 0, "the `NUMBER` of people from which changes are held")
+	noun.AddDryRun(cmd)
+	return a.About(identityProviders(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
+		d := &accesspb.Directory{}
+		if f.Changed("required") {
+			d.Required = &required
+		}
+		if f.Changed("hold-percent") {
+			d.HoldPercent = &percent
+		}
+		if f.Changed("hold-minimum") {
+			d.HoldMinimum = &minimum
+		}
+		if d.Required == nil && d.HoldPercent == nil && d.HoldMinimum == nil {
+			return problem.Usage("nothing to change: set --required, --hold-percent or --hold-minimum")
+		}
+		return updateDirectory(ctx, a, cmd, uid, &accesspb.UpdateDirectoryRequest{Directory: d})
+	})
+}
+
+// updateDirectory sends a change of the directory of a provider, and shows the directory.
+func updateDirectory(
+	ctx context.Context, a *noun.App, cmd *cobra.Command, uid string, r *accesspb.UpdateDirectoryRequest,
+) error {
+	etag, err := directoryETag(ctx, a, uid)
+	if err != nil {
+		return err
+	}
+	r.ValidateOnly, _ = cmd.Flags().GetBool("dry-run")
+	r.Directory.Uid, r.Directory.Etag = uid, etag
+	got, err := accesspb.NewDirectoriesServiceClient(a).UpdateDirectory(ctx, r)
+	if err != nil {
+		return err
+	}
+	noteDryRun(a, r.GetValidateOnly())
+	return a.Show(ctx, directoryView(), got.GetDirectory())
+}
+
+// scimHeld shows held changes, and decides about them.
+func scimHeld(a *noun.App) *cobra.Command {
+	var confirm, discard bool
+	cmd := &cobra.Command{
+		Use: "held IDENTITY-PROVIDER", Short: "Show, confirm or discard changes that are held",
+		Long: "Changes are held if the directory takes away the access of many people within an hour. Nothing of them is\n" +
+			"done. An owner whose role somebody has assigned, or an operator, confirms or discards them.",
+	}
+	cmd.Flags().BoolVar(&confirm, "confirm", false, "make the changes, up to 500 at a time")
+	cmd.Flags().BoolVar(&discard, "discard", false, "discard the changes, so that the people keep their access")
+	cmd.MarkFlagsMutuallyExclusive("confirm", "discard")
+	noun.AddDryRun(cmd)
+	return a.About(identityProviders(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
+		decision := accesspb.HeldDecision_HELD_DECISION_DISCARD
+		if confirm {
+			decision = accesspb.HeldDecision_HELD_DECISION_CONFIRM
+		}
+		if confirm || discard {
+			return updateDirectory(ctx, a, cmd, uid, &accesspb.UpdateDirectoryRequest{
+				Directory: &accesspb.Directory{}, HeldDecision: decision,
+			})
+		}
+		d, err := accesspb.NewDirectoriesServiceClient(a).GetDirectory(ctx, &accesspb.GetDirectoryRequest{Uid: uid})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.Out, "%d changes are held\n", d.GetHeldCount())
+		for _, c := range d.GetHeldChanges() {
+			name := c.GetIdentityName()
+			if name == "" {
+				name = "somebody whom you cannot see"
+			}
+			fmt.Fprintln(a.Out, output.Printable(fmt.Sprintf("  %s of %s, sent at %s", heldKinds[c.GetKind()], name,
+				c.GetCreateTime().AsTime().Format(time.RFC3339))))
+		}
+		return nil
+	})
+}
+
+var heldKinds = map[accesspb.HeldChange_Kind]string{
+	accesspb.HeldChange_KIND_DEACTIVATION: "deactivation", accesspb.HeldChange_KIND_DELETION: "deletion",
+	accesspb.HeldChange_KIND_UNLINKING: "change of the external id",
 }
 
 // sayRoles prints the roles that people would gain or lose.

@@ -67,7 +67,9 @@ var EventBodies = map[resource.EventType]wire.EventBody{
 		if d.RolesFromTeams {
 			source = accesspb.RoleSource_ROLE_SOURCE_TEAMS
 		}
-		return &accesspb.Directory{Uid: string(d.Provider), Enabled: d.Enabled, RoleSource: source, Etag: d.ETag()}
+		return &accesspb.Directory{Uid: string(d.Provider), Enabled: d.Enabled, RoleSource: source, Etag: d.ETag(),
+			Required: new(d.Required), HoldPercent: new(int32(d.HoldPercent)), HoldMinimum: new(int32(d.HoldMinimum)),
+			HeldCount: d.Held}
 	}),
 	resource.ScimEnabledUpdated: directoryEvent(func(d resource.Directory) proto.Message { return enabledOf(d) }),
 	resource.GroupAccessRequested: func(e resource.Event) (proto.Message, error) {

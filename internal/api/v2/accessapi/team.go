@@ -12,7 +12,36 @@ import (
 )
 
 func (s *server) GetDirectory(ctx context.Context, r *accesspb.GetDirectoryRequest) (*accesspb.Directory, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.Directories.Status, s.directoryOf)
+	return wire.Get(ctx, "uid", r.GetUid(), func(ctx context.Context, uid resource.UID) (*accesspb.Directory, error) {
+		return s.directory(ctx, uid)
+	}, func(d *accesspb.Directory) *accesspb.Directory { return d })
+}
+
+// maxHeldShown is the greatest number of held changes in an answer.
+const maxHeldShown = 100
+
+// directory returns a directory with its held changes.
+func (s *server) directory(ctx context.Context, uid resource.UID) (*accesspb.Directory, error) {
+	d, err := s.Directories.Status(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	p := s.directoryOf(d)
+	if d.Held > 0 {
+		held, err := s.Directories.Held(ctx, uid, maxHeldShown)
+		if err != nil {
+			return nil, err
+		}
+		p.HeldChanges = wire.Convert(held, heldChangeOf)
+	}
+	return p, nil
+}
+
+func heldChangeOf(c resource.HeldChange) *accesspb.HeldChange {
+	return &accesspb.HeldChange{
+		IdentityUid: string(c.Identity), IdentityName: c.Name, ExternalId: c.ExternalID,
+		Kind: accesspb.HeldChange_Kind(c.Kind), CreateTime: wire.Time(c.Time),
+	}
 }
 
 func (s *server) directoryOf(d scim.Status) *accesspb.Directory {
@@ -21,6 +50,8 @@ func (s *server) directoryOf(d scim.Status) *accesspb.Directory {
 		CredentialState: pb.IdentityProvider_SCIM_CredentialState(s.Directories.State(d.Directory)),
 		TokenExpireTime: wire.Time(d.ExpireTime), TokenUseTime: wire.Time(d.UsedTime),
 		RoleSource: accesspb.RoleSource_ROLE_SOURCE_CLAIMS, UserCount: d.Users, TeamCount: int64(d.Teams), Etag: d.ETag(),
+		Required: new(d.Required), HoldPercent: new(int32(d.HoldPercent)), HoldMinimum: new(int32(d.HoldMinimum)),
+		HeldCount: d.Held,
 	}
 	if d.RolesFromTeams {
 		p.RoleSource = accesspb.RoleSource_ROLE_SOURCE_TEAMS
@@ -39,9 +70,13 @@ func (s *server) UpdateDirectory(
 	if _, known := accesspb.RoleSource_name[int32(source)]; !known {
 		return nil, fault.Field("directory.role_source", "there is no such source")
 	}
-	teams := source == accesspb.RoleSource_ROLE_SOURCE_TEAMS
-	out := &accesspb.UpdateDirectoryResponse{}
+	out, change := &accesspb.UpdateDirectoryResponse{}, scim.Settings{
+		Required: r.GetDirectory().Required, HoldPercent: r.GetDirectory().HoldPercent,
+		HoldMinimum: r.GetDirectory().HoldMinimum, Held: scim.Decision(r.GetHeldDecision()),
+	}
 	if source != accesspb.RoleSource_ROLE_SOURCE_UNSPECIFIED {
+		teams := source == accesspb.RoleSource_ROLE_SOURCE_TEAMS
+		change.RolesFromTeams = &teams
 		if resource.IsDryRun(ctx) {
 			p, err := s.Directories.PreviewRoleSource(ctx, uid, teams)
 			if err != nil {
@@ -50,16 +85,14 @@ func (s *server) UpdateDirectory(
 			out.GainedRoles, out.GainedCount = wire.Convert(p.Gained, mappedRoleOf), int32(p.GainedCount)
 			out.LostRoles, out.LostCount = wire.Convert(p.Lost, mappedRoleOf), int32(p.LostCount)
 		}
-		if _, err := s.Directories.SetRoleSource(ctx, uid, teams, r.GetDirectory().GetEtag()); err != nil {
+	}
+	if change != (scim.Settings{}) {
+		if _, err := s.Directories.Update(ctx, uid, change, r.GetDirectory().GetEtag()); err != nil {
 			return nil, err
 		}
 	}
-	d, err := s.Directories.Status(ctx, uid)
-	if err != nil {
-		return nil, err
-	}
-	out.Directory = s.directoryOf(d)
-	return out, nil
+	out.Directory, err = s.directory(ctx, uid)
+	return out, err
 }
 
 func mappedRoleOf(m resource.MappedRole) *accesspb.MappedRole {
