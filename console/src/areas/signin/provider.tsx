@@ -32,6 +32,7 @@ import {
 } from "../../ui";
 import { base, go, param, params, withParams } from "../../ui/router";
 import { Checked } from "./connect";
+import { Directory } from "./directory";
 import { State } from "./signin";
 
 type Provider = Schema<"holdfast.iam.v2beta1.IdentityProvider">;
@@ -41,6 +42,7 @@ const tabs = [
   { id: "", name: "Provider" },
   { id: "mappings", name: "Group mappings" },
   { id: "preview", name: "Who gets what" },
+  { id: "directory", name: "Directory" },
 ];
 const mappings = (identity_provider_uid: string, page_size = 50) =>
   get("/iam/v2beta1/externalGroupRoleMappings", {
@@ -69,6 +71,11 @@ export default function ProviderPage({ uid }: { uid: string }) {
       actions={
         tab === "mappings" || tab === "preview" ? (
           <AsCommand command={`holdfast iam group-mappings list --provider ${sh(path)}`} request={mappings(uid)} />
+        ) : tab === "directory" ? (
+          <AsCommand
+            command={`holdfast iam identity-providers scim status ${sh(path)}`}
+            request={get("/access/v1/directories/{uid}", { path: { uid } })}
+          />
         ) : (
           <AsCommand command={`holdfast iam identity-providers get ${sh(path)}`} request={request} />
         )
@@ -80,6 +87,8 @@ export default function ProviderPage({ uid }: { uid: string }) {
           <Mappings of={found.data} path={path} />
         ) : tab === "preview" ? (
           <Preview of={found.data} />
+        ) : tab === "directory" ? (
+          <Directory uid={uid} path={path} />
         ) : (
           <>
             <About of={found.data} path={path} />
