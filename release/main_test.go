@@ -49,23 +49,41 @@ var release = sync.OnceValues(func() (*made, error) {
 
 // makeRelease builds a release from the sources in dir and writes it to folders below to.
 func makeRelease(ctx context.Context, dir, to string) (*made, error) {
-	dir, err := filepath.Abs(dir)
+	m, only, err := newRelease(ctx, dir, to)
 	if err != nil {
 		return nil, err
 	}
-	src, err := readSource(ctx, dir, "")
+	if err := writeDist(ctx, m.builder, options{out: m.files, platforms: only}, io.Discard); err != nil {
+		return nil, err
+	}
+	return m, writeImage(ctx, m.builder, options{out: m.image, platforms: only, program: server}, io.Discard)
+}
+
+// makeReleaseImage is makeRelease without the files that the command dist writes.
+func makeReleaseImage(ctx context.Context, dir, to string) (*made, error) {
+	m, only, err := newRelease(ctx, dir, to)
 	if err != nil {
 		return nil, err
+	}
+	return m, writeImage(ctx, m.builder, options{out: m.image, platforms: only, program: server}, io.Discard)
+}
+
+// newRelease returns an empty release of the sources in dir, and the platforms to build for.
+func newRelease(ctx context.Context, dir, to string) (*made, []platform, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	src, err := readSource(ctx, dir, "")
+	if err != nil {
+		return nil, nil, err
 	}
 	only := []platform{here}
 	if *everyPlatform {
 		only = nil
 	}
-	m := &made{&builder{src, filepath.Join(to, "work")}, filepath.Join(to, "files"), filepath.Join(to, "image")}
-	if err := writeDist(ctx, m.builder, options{out: m.files, platforms: only}, io.Discard); err != nil {
-		return nil, err
-	}
-	return m, writeImage(ctx, m.builder, options{out: m.image, platforms: only, program: server}, io.Discard)
+	files, image := filepath.Join(to, "files"), filepath.Join(to, "image")
+	return &made{&builder{src, filepath.Join(to, "work")}, files, image}, only, nil
 }
 
 // released returns the release. It skips the test on machines that cannot run it.
