@@ -29,6 +29,11 @@ test("entries of the audit log are sentences", () => {
     [entry("iam.rolebindings.created", { identityUid: "p", roleUid: "r" }), "granted [r] on [g] to [p]"],
     [entry("iam.group.updated", { name: "new" }, { name: "old" }), "changed the group new"],
     [entry("iam.group.deleted", undefined, { name: "old" }), "deleted the group old"],
+    [
+      entry("iam.identity.deactivated", { name: "ben", displayName: "Ben Example" }),
+      "deactivated Ben Example through the directory",
+    ],
+    [entry("iam.identity.reactivated", { name: "ben" }), "reactivated ben through the directory"],
     [entry("iam.group_invite.created", { roleUid: "r" }), "invited whoever has the link as [r] of [g]"],
     [entry("iam.access_requests.granted", { roleUid: "r" }), "granted the request for [r] on [g]"],
     [entry("platform.registry.tag.created", { name: "v1" }), "set the tag v1 of [g]"],

@@ -140,6 +140,12 @@ export function sentence(e: Entry): Part[] {
     ];
   if (noun === "iam.access_requests" && requests[verb])
     return [`${requests[verb]} `, named(state.role, text(state.roleUid)), " on ", { uid: e.group ?? "" }];
+  if (kind === "iam.identity.deactivated" || kind === "iam.identity.reactivated")
+    return [
+      verb === "deactivated" ? "deactivated " : "reactivated ",
+      named(state, e.subject),
+      " through the directory",
+    ];
   if (verb === "push" || verb === "pull") return moved(verb, state, e);
   if (noun === "findings.finding") return findings(verb, state);
   if (kind === "signin.activity.link_created" || kind === "signin.activity.link_used")

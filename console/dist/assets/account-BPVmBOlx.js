@@ -1,0 +1,1 @@
+import{z as c,b as a,l as t}from"./index-D5R_6rnl.js";function e(){return c(()=>location.replace("/account"),[]),a(t,{title:"Account",lead:a("a",{href:"/account",children:"Your account"})})}export{e as default};

@@ -1,1 +1,0 @@
-import{z as c,b as a,l as t}from"./index-D1L9k2yk.js";function e(){return c(()=>location.replace("/account"),[]),a(t,{title:"Account",lead:a("a",{href:"/account",children:"Your account"})})}export{e as default};

@@ -1,1 +1,0 @@
-import{a as l}from"./index-D1L9k2yk.js";function f(r){const a=l(r()),e=t=>l(t.data?.nextPageToken?r(t.data.nextPageToken):null),n=e(a),s=e(n),i=e(s),o=[a,n,s,i,e(i)],d=o.map(t=>t.data).filter(t=>t!==void 0),c=o.some(t=>t.loading);return{pages:d,loading:c,complete:!c&&!d.at(-1)?.nextPageToken,error:o.find(t=>t.error)?.error}}export{f as u};
