@@ -183,7 +183,7 @@ func (g *guarded) startWebhook() {
 	g.t.Helper()
 	g.webhook = background(g.t, program(g.t, "holdfast-kube"), g.args...)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		conn, err := net.Dial("tcp", g.address)
+		conn, err := new(net.Dialer).DialContext(g.t.Context(), "tcp", g.address)
 		if err == nil {
 			_ = conn.Close()
 			return

@@ -35,13 +35,6 @@ type tenants struct {
 	ann     string // UID of an owner of organization a, whose subject at the provider is ann
 }
 
-// eachTenants runs f with a new server on every engine.
-func eachTenants(t *testing.T, f func(t *testing.T, w *tenants)) {
-	t.Helper()
-	t.Parallel()
-	eachWorld(t, func(t *testing.T, server *world) { f(t, newTenants(t, server)) })
-}
-
 // storyTenants runs f with a new server on the engines that storetest.StoryURL chooses.
 func storyTenants(t *testing.T, f func(t *testing.T, w *tenants)) {
 	t.Helper()

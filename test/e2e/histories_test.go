@@ -125,8 +125,8 @@ type histories struct {
 	count    map[string]int // number of answers by operation, and of faults by name
 }
 
-// historiesOnPostgres starts three replicas on a new database, after it has executed the statements in the database. The
-// clock of one replica is a minute fast, the clock of another is a minute slow.
+// historiesOnPostgres starts three replicas on a new database, after it has executed the statements in the database.
+// The clock of one replica is a minute fast, the clock of another is a minute slow.
 func historiesOnPostgres(t *testing.T, statements ...string) *histories {
 	t.Helper()
 	database, key := storetest.Postgres(t), secret.NewKey()

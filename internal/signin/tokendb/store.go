@@ -1,5 +1,5 @@
-// Package tokendb stores the signing keys of our issuer, the states of other issuers, and the last exchanges and denials
-// of each identity.
+// Package tokendb stores the signing keys of our issuer, the states of other issuers, and the last exchanges and
+// denials of each identity.
 package tokendb
 
 import (
