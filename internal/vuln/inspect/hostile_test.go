@@ -70,10 +70,10 @@ func TestNotUnderstood(t *testing.T) {
 				t.Skip("the race detector needs more than any limit")
 			}
 			t.Setenv("TMPDIR", t.TempDir())
-			_, err := inspect.Image(t.Context(), layers(tt.blobs...), tt.limits)
-			for end := time.Now().Add(2 * time.Minute); errors.Is(err, inspect.ErrBusy) && time.Now().Before(end); {
-				_, err = inspect.Image(t.Context(), layers(tt.blobs...), tt.limits)
-			}
+			err := unlessBusy(func() error {
+				_, err := inspect.Image(t.Context(), layers(tt.blobs...), tt.limits)
+				return err
+			})
 			refused, ok := errors.AsType[*inspect.NotUnderstood](err)
 			if !ok || !strings.Contains(digests.ReplaceAllString(refused.Reason, "sha256:00"), tt.reason) {
 				t.Errorf("error = %v (%+v), want %q", err, refused, tt.reason)
@@ -83,6 +83,16 @@ func TestNotUnderstood(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unlessBusy returns the result of read. It repeats read while the machine is too busy for it.
+func unlessBusy(read func() error) (err error) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
+		if err = read(); !errors.Is(err, inspect.ErrBusy) {
+			break
+		}
+	}
+	return err
 }
 
 // TestHostileFiles checks that a hostile file causes a warning, and that the other packages of the image are found.
