@@ -74,7 +74,7 @@ const (
 type HeldChange struct {
 	ExternalID string
 	Identity   UID
-	Name       string // of the person
+	Name       string // name of the person
 	UserID     string // "" if the change would create the user
 	Kind       HeldKind
 	Time       time.Time

@@ -160,7 +160,7 @@ func TestHeldCannotBeBypassed(t *testing.T) {
 	})
 }
 
-// TestHeldLimit checks the limits at their borders, and who may change them.
+// TestHeldLimit checks the limits at their borders, and the permission to change them.
 func TestHeldLimit(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		ids := w.addMany(30) // all on their first day
@@ -260,8 +260,8 @@ func TestWhoDecides(t *testing.T) {
 	})
 }
 
-// TestHeldAtOnce deactivates people with several requests at once, on PostgreSQL through two replicas: never more than
-// the limit lose access, and every other change is held.
+// TestHeldAtOnce deactivates people with concurrent requests, on PostgreSQL through two replicas. At most as many people
+// as the limit allows lose access, and every other change is held.
 func TestHeldAtOnce(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		other := w.Service
