@@ -12,7 +12,7 @@ import (
 // TestScimRequired checks that tokens of a provider are exchanged only for active users of its directory as long as the
 // provider requires the directory, and that a person whom the directory has created needs no sign-in before.
 func TestScimRequired(t *testing.T) {
-	eachTenants(t, func(t *testing.T, w *tenants) {
+	storyTenants(t, func(t *testing.T, w *tenants) {
 		send := w.directory(t, w.idp)
 		ann, ben := w.idToken("ann", "client-a"), w.idToken("ben", "client-a")
 		w.join(t, w.Token, w.a, ownerRole, ann)
