@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/scimdb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -115,6 +116,9 @@ func (t Tx) beginEpoch(
 	p.Realm = p.OwnRealm()
 	if p.Trusted {
 		p.Realm = p.IssuerRealm()
+		if err := scimdb.In(t.Tx).RefuseRequired(ctx, p.UID); err != nil {
+			return err
+		}
 	}
 	if err := sessiondb.In(t.Tx).Revoke(ctx, resource.VoucherSubject(before.Voucher())); err != nil {
 		return err

@@ -170,3 +170,22 @@ func TestRequiredInFlight(t *testing.T) {
 		}
 	})
 }
+
+// TestTrustEndsNoRequirement checks that the operator cannot trust a provider that requires its directory, because the
+// exchange of a trusted provider's tokens does not ask the directory.
+func TestTrustEndsNoRequirement(t *testing.T) {
+	eachWorld(t, func(t *testing.T, w *world) {
+		trust := func() error { return directoryEndings["the operator trusts the provider"](t.Context(), w) }
+		testkit.Must(t, w.update(scim.Settings{Required: new(true)}))
+		for _, enabled := range []bool{true, false} {
+			if err := trust(); !errors.Is(err, fault.FailedPrecondition) {
+				t.Errorf("with the directory enabled %t: %v", enabled, err)
+			}
+			d, err := w.Directory(w.owner, w.provider.UID)
+			testkit.Must(t, err)
+			testkit.Must(t, testkit.Ignore(w.SetEnabled(w.owner, w.provider.UID, false, d.ETag())))
+		}
+		testkit.Must(t, w.update(scim.Settings{Required: new(false)}))
+		testkit.Must(t, trust())
+	})
+}

@@ -28,6 +28,17 @@ func (t Tx) RequireListed(ctx context.Context, provider, identity resource.UID) 
 	return err
 }
 
+// RefuseRequired returns fault.FailedPrecondition if a provider admits only active users of its directory. The exchange
+// of tokens of a provider that the operator trusts does not ask a directory.
+func (t Tx) RefuseRequired(ctx context.Context, provider resource.UID) error {
+	d, err := t.Hold(ctx, provider)
+	if err == nil && d.Required {
+		err = fault.Unmet("DIRECTORY_REQUIRED", "the provider admits only users of its directory; its organization must end "+
+			"this requirement first")
+	}
+	return err
+}
+
 // RequireListed is Tx.RequireListed in a transaction of its own. If it has returned nil, a requirement that
 // begins later begins after this call. It writes nothing and costs one read if the directory is not enabled.
 func (s *Store) RequireListed(ctx context.Context, provider, identity resource.UID) error {
