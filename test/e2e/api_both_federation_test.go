@@ -151,6 +151,21 @@ func providerSteps() []step {
 				Uid: uid, Etag: "4", RoleSource: 9,
 			}}
 		})},
+		{name: "limits of the directory", in: directory(func(uid, _ string) proto.Message {
+			return &accesspb.UpdateDirectoryRequest{Directory: &accesspb.Directory{
+				Uid: uid, Etag: "4", HoldPercent: new(int32(30)), HoldMinimum: new(int32(6)),
+			}}
+		})},
+		{name: "limits beyond everybody", code: codes.InvalidArgument, in: directory(func(uid, _ string) proto.Message {
+			return &accesspb.UpdateDirectoryRequest{Directory: &accesspb.Directory{
+				Uid: uid, Etag: "5", HoldPercent: new(int32(101)), HoldMinimum: new(int32(-1)),
+			}}
+		})},
+		{name: "decision about nothing", code: codes.FailedPrecondition, in: directory(func(uid, _ string) proto.Message {
+			return &accesspb.UpdateDirectoryRequest{
+				Directory: &accesspb.Directory{Uid: uid, Etag: "5"}, HeldDecision: accesspb.HeldDecision_HELD_DECISION_CONFIRM,
+			}
+		})},
 		{name: "roles from claims with an old etag", code: codes.Aborted, in: directory(func(uid, _ string) proto.Message {
 			return &accesspb.UpdateDirectoryRequest{Directory: &accesspb.Directory{
 				Uid: uid, Etag: "3", RoleSource: accesspb.RoleSource_ROLE_SOURCE_CLAIMS,
