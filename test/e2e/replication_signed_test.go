@@ -36,12 +36,13 @@ func TestReplicationSignedOnly(t *testing.T) {
 			t.Helper()
 			var tags map[string]string
 			procUntil(t, "nothing is pending", func() bool {
+				// The state is read first: if nothing is pending, the reasons that are read afterwards are complete.
+				r := must[*ocipb.Replication](t, w.overGRPC, w.Token, &ocipb.GetReplicationRequest{Uid: uid})
 				tags = map[string]string{}
 				for _, g := range must[*ocipb.PreviewReplicationResponse](t, w.overGRPC, w.Token,
 					&ocipb.PreviewReplicationRequest{Uid: uid}).GetTags() {
 					tags[g.GetTag()] = g.GetError()
 				}
-				r := must[*ocipb.Replication](t, w.overGRPC, w.Token, &ocipb.GetReplicationRequest{Uid: uid})
 				return r.GetState() == ocipb.ReplicationState_REPLICATION_STATE_IDLE && r.GetPending() == 0 &&
 					r.GetSuccessTime() != nil && len(tags) == want
 			})
