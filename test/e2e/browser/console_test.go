@@ -441,6 +441,7 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 		{"connect", "/console/sign-in/new?recipe=entra", "Connect a provider", "/oauth/callback"},
 		{"provider", sso, "sso", "people cannot sign in with it"},
 		{"provider-mappings", sso + "?tab=mappings", "sso", "window.hacked"},
+		{"provider-directory", sso + "?tab=directory", "sso", "Microsoft Entra ID"},
 		{"provider-preview", sso + "?tab=preview&in=eng&in=" + url.QueryEscape(hostile), "sso", "No mapping names eng"},
 		{"operator", "/console/operator", "Operator", engine},
 		{"repos", "/console/repos", "Repos", "0 pulls in 30 days"},
