@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/auth"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/events"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/iam"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/inventory"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/kubernetes"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/orgfile"
@@ -65,7 +66,7 @@ func root(a *noun.App) *cobra.Command {
 		manual(a), auth.CredentialHelper(a))
 	group(root, "start", "Start here:", auth.Login(a), auth.Logout(a), auth.WhoAmI(a), auth.Command(a), config(a))
 	group(root, "manage", "Manage:", iam.Search(a), iam.Command(a), iam.Access(a), orgfile.Command(a), registry.Command(a),
-		registry.Findings(a), registry.Packages(a), registry.Inventory(a), kubernetes.Command(a), advisories.Command(a),
+		registry.Findings(a), registry.Packages(a), inventory.Command(a), kubernetes.Command(a), advisories.Command(a),
 		events.Command(a), events.Audit(a))
 	group(root, "tools", "Tools:", apiCommand(a), iam.Dev(a), operatorCommand(a), versionCommand(a))
 	root.SetHelpCommandGroupID("tools")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/budget"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
@@ -36,7 +37,7 @@ func Command(a *noun.App) *cobra.Command {
 func nouns() []noun.Noun {
 	return []noun.Noun{
 		noun.Groups(), Identities(), Roles(), roleBindings(),
-		identityProviders(), accountAssociations(), invites(), groupMappings(), budgets(),
+		identityProviders(), accountAssociations(), invites(), groupMappings(), budget.Budgets(),
 	}
 }
 

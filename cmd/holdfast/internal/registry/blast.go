@@ -96,7 +96,7 @@ func findingsBlast(a *noun.App) *cobra.Command {
 		} else {
 			req.AdvisoryId = args[0]
 		}
-		if err := resolveGroup(ctx, a, group, &req.GroupUid); err != nil {
+		if err := ResolveGroup(ctx, a, group, &req.GroupUid); err != nil {
 			return err
 		}
 		if stage == "" {

@@ -57,7 +57,7 @@ func findingsCompare(a *noun.App) *cobra.Command {
 			"starts with a colon or an @ is in the repo of the first. Findings are based on the current advisories.",
 		Example: "  holdfast findings compare acme/platform/app:1.2 :1.3\n" +
 			"  holdfast findings compare acme/platform/app:latest@7d :latest --only findings",
-		Args: cobra.ExactArgs(2), ValidArgsFunction: a.CompleteArgs(repos()),
+		Args: cobra.ExactArgs(2), ValidArgsFunction: a.CompleteArgs(Repos()),
 	}
 	p.Register(cmd)
 	cmd.Flags().StringVar(&req.Architecture, "architecture", "", "`ARCHITECTURE` of images with several (default: amd64)")

@@ -64,7 +64,7 @@ func imagesPromote(a *noun.App) *cobra.Command {
 // copyCommand makes cmd a command that completes req with its arguments and sends it. The
 // parameter what is the verb in the message about the result.
 func copyCommand(a *noun.App, cmd *cobra.Command, req *ocipb.CopyImagesRequest, what string) *cobra.Command {
-	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(2), a.CompleteArgs(repos())
+	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(2), a.CompleteArgs(Repos())
 	cmd.Flags().BoolVar(&req.WithReferrers, "with-referrers", req.GetPromote(),
 		"copy signatures, SBOMs and other referrers")
 	noun.AddDryRun(cmd)

@@ -112,7 +112,7 @@ func writeException(
 func placeException(
 	ctx context.Context, a *noun.App, on, group string, req *findingspb.CreateExceptionRequest,
 ) (err error) {
-	if err := resolveGroup(ctx, a, group, &req.Parent); err != nil {
+	if err := ResolveGroup(ctx, a, group, &req.Parent); err != nil {
 		return err
 	}
 	if on == "" {
@@ -150,7 +150,7 @@ func exceptionsList(a *noun.App) *cobra.Command {
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 		req := &findingspb.ListExceptionsRequest{CountMatching: true}
 		var uid string
-		if err := resolveGroup(ctx, a, group, &uid); err != nil {
+		if err := ResolveGroup(ctx, a, group, &uid); err != nil {
 			return err
 		}
 		if uid != "" {
@@ -217,7 +217,7 @@ func exceptionsImport(a *noun.App) *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 	}
 	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` to create them in")
-	a.RegisterRef(cmd, &from, "attached-to", repos(), "read the documents that are attached to `IMAGE`")
+	a.RegisterRef(cmd, &from, "attached-to", Repos(), "read the documents that are attached to `IMAGE`")
 	cmd.Flags().StringVar(&until, "until", "", "a `TIME`, or a duration such as 30d, after which they have no effect")
 	cmd.Flags().StringVar(&req.Architecture, "architecture", "",
 		"`ARCHITECTURE` of an image with several (default: amd64)")
@@ -229,7 +229,7 @@ func exceptionsImport(a *noun.App) *cobra.Command {
 		if group == "" {
 			return problem.Usage("--group is needed")
 		}
-		if err := resolveGroup(ctx, a, group, &req.Parent); err != nil {
+		if err := ResolveGroup(ctx, a, group, &req.Parent); err != nil {
 			return err
 		}
 		if req.ExpireTime, err = noun.ParseUntil("until", until); err != nil {

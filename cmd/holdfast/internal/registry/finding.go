@@ -434,7 +434,7 @@ func findingsImages(a *noun.App) *cobra.Command {
 	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only images in `GROUP` and below it")
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
 		req := &findingspb.ListAffectedImagesRequest{AdvisoryId: args[0]}
-		if err := resolveGroup(ctx, a, group, &req.GroupUid); err != nil {
+		if err := ResolveGroup(ctx, a, group, &req.GroupUid); err != nil {
 			return err
 		}
 		return printImages(ctx, a, req, p)
@@ -459,7 +459,7 @@ func packagesSearch(a *noun.App) *cobra.Command {
 	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only images in `GROUP` and below it")
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
 		req.Purl = args[0]
-		if err := resolveGroup(ctx, a, group, &req.GroupUid); err != nil {
+		if err := ResolveGroup(ctx, a, group, &req.GroupUid); err != nil {
 			return err
 		}
 		return printImages(ctx, a, req, p)
@@ -477,8 +477,8 @@ func printImages(ctx context.Context, a *noun.App, req proto.Message, p noun.Pag
 	return nil
 }
 
-// resolveGroup sets uid to the UID of a group, if text is not "".
-func resolveGroup(ctx context.Context, a *noun.App, text string, uid *string) (err error) {
+// ResolveGroup sets uid to the UID of a group, if text is not "".
+func ResolveGroup(ctx context.Context, a *noun.App, text string, uid *string) (err error) {
 	if text != "" {
 		*uid, err = a.Resolve(ctx, noun.Groups(), text)
 	}

@@ -21,14 +21,14 @@ type place struct{ group, repo string }
 
 func (at *place) register(a *noun.App, cmd *cobra.Command) {
 	a.RegisterRef(cmd, &at.group, "group", noun.Groups(), "all tagged images in `GROUP` and its subgroups")
-	a.RegisterRef(cmd, &at.repo, "repo", repos(), "all tagged images in `REPO`")
+	a.RegisterRef(cmd, &at.repo, "repo", Repos(), "all tagged images in `REPO`")
 	cmd.MarkFlagsMutuallyExclusive("group", "repo")
 }
 
 // uid returns the UID of the place, or "" if none is given.
 func (at *place) uid(ctx context.Context, a *noun.App) (string, error) {
 	if at.repo != "" {
-		return a.Resolve(ctx, repos(), at.repo)
+		return a.Resolve(ctx, Repos(), at.repo)
 	}
 	return a.ResolveAny(ctx, noun.Groups(), at.group)
 }

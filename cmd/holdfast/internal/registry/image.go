@@ -51,7 +51,7 @@ func imagesList(a *noun.App) *cobra.Command {
 		Long: "Lists the fifty tags that were pushed last. Pulls are counted for the last 30 days; a number above a\n" +
 			"hundred may be too low. The size of an index is the size of its image for amd64, or of its first image.",
 	}
-	return a.About(repos(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
+	return a.About(Repos(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		req := &registrypb.ListTagsRequest{
 			Uidp: &commonpb.UIDPFilter{ChildrenOf: uid}, PageSize: listedImages, OrderBy: "update_time desc",
 		}
@@ -156,7 +156,7 @@ func referrersOf(ctx context.Context, a *noun.App, repo, digest string) (*ocipb.
 
 // aboutImage makes cmd a command with one argument: the reference of an image.
 func aboutImage(a *noun.App, cmd *cobra.Command, run func(context.Context, image) error) *cobra.Command {
-	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(1), a.CompleteArgs(repos())
+	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(1), a.CompleteArgs(Repos())
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
 		ref, err := parseImage(ctx, a, args[0])
 		if err != nil {

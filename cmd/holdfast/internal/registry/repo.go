@@ -1,4 +1,4 @@
-// Package registry contains the commands about repos, tags, images, findings and pulls.
+// Package registry contains the commands about Repos, tags, images, findings and pulls.
 package registry
 
 import (
@@ -20,16 +20,16 @@ import (
 
 // Command returns the commands of the registry.
 func Command(a *noun.App) *cobra.Command {
-	return a.Branch("registry", "Work with repos, tags and images",
-		a.Command(repos()), a.Command(tags()), imagesCommand(a), a.Command(pulls()), a.Command(registrySettings()),
+	return a.Branch("registry", "Work with Repos, tags and images",
+		a.Command(Repos()), a.Command(tags()), imagesCommand(a), a.Command(pulls()), a.Command(registrySettings()),
 		a.Command(trash()), a.Command(retention()), a.Command(upstreams()), a.Command(signers()), syncCommand(a),
 		a.Command(replications()))
 }
 
-func repos() noun.Noun {
+func Repos() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "repos", One: "repo",
-		Short: "Create and change repos, which contain images",
+		Short: "Create and change Repos, which contain images",
 		About: "Repos contain images. The first push to a repo creates it, unless the settings of its group do not allow\n" +
 			"that. The name of an image contains the names of the groups and the repo: acme/platform/app:1.2.",
 		Example:  "  holdfast registry repos create app --parent acme/platform --description \"images for customers\"",
@@ -61,7 +61,7 @@ func locateRepo(ctx context.Context, a *noun.App, text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	n := repos()
+	n := Repos()
 	n.Locate = nil
 	return a.Resolve(ctx, n, text)
 }
@@ -71,7 +71,7 @@ func readme(a *noun.App) *cobra.Command {
 		Use: "readme REPO", Short: "Print or change the README of a repo",
 		Example: "  holdfast registry repos readme acme/platform/app --set README.md",
 	}
-	a.About(repos(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
+	a.About(Repos(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
 		if file := cmd.Flags().Lookup("set"); file.Changed {
 			return setReadme(ctx, a, uid, file.Value.String())
 		}
@@ -141,7 +141,7 @@ func pulls() noun.Noun {
 			"the capabilities identity.list and repo.list.",
 		Message: noun.MessageOf(&ocipb.Pull{}),
 		Filters: []noun.Field{
-			{Flag: "repo", Path: "uidp.children_of", Ref: repos, Help: "only pulls of `REPO`"},
+			{Flag: "repo", Path: "uidp.children_of", Ref: Repos, Help: "only pulls of `REPO`"},
 			{Flag: "digest", Help: "only pulls of the image with `DIGEST`"},
 			{Flag: "identity", Path: "identity_uid", Ref: iam.Identities, Help: "only pulls by `IDENTITY`"},
 			{Flag: "direction", Help: "only this `DIRECTION`: pull or push"},

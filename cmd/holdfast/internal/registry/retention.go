@@ -81,7 +81,7 @@ func locatePlace(ctx context.Context, a *noun.App, text string) (string, error) 
 	if err == nil {
 		return uid, nil
 	}
-	if repo, notRepo := a.Resolve(ctx, repos(), text); notRepo == nil {
+	if repo, notRepo := a.Resolve(ctx, Repos(), text); notRepo == nil {
 		return repo, nil
 	}
 	return "", err
@@ -132,7 +132,7 @@ func goingImages() output.View {
 func reposBelow(ctx context.Context, a *noun.App, text string) (uids, names []string, _ error) {
 	group, err := a.Resolve(ctx, noun.Groups(), text)
 	if err != nil {
-		uid, notRepo := a.Resolve(ctx, repos(), text)
+		uid, notRepo := a.Resolve(ctx, Repos(), text)
 		if notRepo != nil {
 			return nil, nil, err
 		}
@@ -206,7 +206,7 @@ func retentionPreview(a *noun.App) *cobra.Command {
 		Long: "Shows for a repo, or for each repo below a group, what a run would delete, its size, and the last\n" +
 			"pull. The server runs the rules and rolls the run back, so nothing is deleted.",
 		Example: "  holdfast registry retention preview acme/app",
-		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.CompleteArgs(repos()),
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.CompleteArgs(Repos()),
 	}
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
 		uids, names, err := reposBelow(ctx, a, args[0])
@@ -231,7 +231,7 @@ func retentionRun(a *noun.App) *cobra.Command {
 			"changed in the meantime, nothing is deleted. With the fingerprint of a repo's preview (-o json) it\n" +
 			"deletes what that preview shows.",
 		Example: "  holdfast registry retention run acme/app --yes",
-		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.CompleteArgs(repos()),
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.CompleteArgs(Repos()),
 	}
 	cmd.Flags().BoolP("yes", "y", false, "do not ask for confirmation")
 	cmd.Flags().StringVar(&fingerprint, "fingerprint", "", "delete what the preview with this `FINGERPRINT` shows")

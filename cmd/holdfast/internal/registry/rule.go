@@ -54,7 +54,7 @@ func rules() noun.Noun {
 		Message: noun.MessageOf(&findingspb.Rule{}),
 		Fields: []noun.Field{
 			{Flag: "on", Path: "target_uid", Ref: noun.Groups, Help: "only images in `GROUP`, a subgroup of the rule's group"},
-			{Flag: "repo", Path: "target_uid", Ref: repos, Help: "only images of `REPO`, in the rule's group or a subgroup"},
+			{Flag: "repo", Path: "target_uid", Ref: Repos, Help: "only images of `REPO`, in the rule's group or a subgroup"},
 			{Flag: "description", Help: "purpose of the rule"},
 			{
 				Flag: "min-severity", Read: readSeverity,

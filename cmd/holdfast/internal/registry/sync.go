@@ -38,7 +38,7 @@ func syncStatus(a *noun.App) *cobra.Command {
 		Use: "status REPO", Short: "Show the sync status of a repo",
 		Example: "  holdfast registry sync status acme/prod/app",
 	}
-	return a.About(repos(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
+	return a.About(Repos(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		m, err := signin.Call(ctx, ocipb.NewSyncsServiceClient(a).GetSync, &ocipb.GetSyncRequest{Uid: uid}, "uid=REPO")
 		if err != nil {
 			return err
@@ -68,7 +68,7 @@ func syncRun(a *noun.App) *cobra.Command {
 		Example: "  holdfast registry sync run acme/prod/app",
 	}
 	noun.AddDryRun(cmd)
-	return a.About(repos(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
+	return a.About(Repos(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
 		m, err := a.Write(ctx, cmd, syncs().Method("Run"), (&ocipb.RunSyncRequest{Uid: uid}).ProtoReflect(),
 			map[string]string{"uid": "REPO"})
 		if err != nil {
@@ -86,15 +86,15 @@ func syncStop(a *noun.App) *cobra.Command {
 		Example: "  holdfast registry sync stop acme/prod/app",
 	}
 	noun.AddDryRun(cmd)
-	return a.About(repos(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
+	return a.About(Repos(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
 		req := &registrypb.UpdateRepoRequest{
 			Repo: &registrypb.Repo{Uid: uid}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"sync_config"}},
 		}
-		m, err := a.Write(ctx, cmd, repos().Method("Update"), req.ProtoReflect(),
+		m, err := a.Write(ctx, cmd, Repos().Method("Update"), req.ProtoReflect(),
 			map[string]string{"repo.uid": "REPO", "uid": "REPO"})
 		if err != nil {
 			return err
 		}
-		return a.Show(ctx, repos().View(), m.Interface())
+		return a.Show(ctx, Repos().View(), m.Interface())
 	})
 }

@@ -24,7 +24,7 @@ func tags() noun.Noun {
 		Example:    "  holdfast registry tags create stable --repo acme/platform/app --digest sha256:…",
 		Message:    noun.MessageOf(&registrypb.Tag{}),
 		Argument:   "name",
-		Parent:     repos,
+		Parent:     Repos,
 		ParentFlag: "repo",
 		Locate:     locateTag,
 		Fields: []noun.Field{
@@ -33,7 +33,7 @@ func tags() noun.Noun {
 			{Flag: "bundle", Path: "bundles", Help: "`BUNDLE` it belongs to; can be repeated"},
 		},
 		Filters: []noun.Field{
-			{Flag: "repo", Path: "uidp.children_of", Ref: repos, Help: "only tags of `REPO`"},
+			{Flag: "repo", Path: "uidp.children_of", Ref: Repos, Help: "only tags of `REPO`"},
 			{Flag: "digest", Help: "only tags of the image with `DIGEST`"},
 			{Flag: "since", Path: "updated_since", Help: "only tags pushed at or after `TIME`"},
 			{Flag: "referrers", Path: "include_referrers", Help: "also list tags of signatures and other referrers"},
@@ -73,7 +73,7 @@ func parseImage(ctx context.Context, a *noun.App, text string) (at image, err er
 			return at, problem.Usage("%q has nothing after the colon", text)
 		}
 	}
-	at.repo, err = a.Resolve(ctx, repos(), path)
+	at.repo, err = a.Resolve(ctx, Repos(), path)
 	return at, err
 }
 

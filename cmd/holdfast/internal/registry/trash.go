@@ -39,7 +39,7 @@ func trash() noun.Noun {
 		Message: noun.MessageOf(&ocipb.TrashEntry{}),
 		Locate:  locateTrash,
 		Filters: []noun.Field{
-			{Flag: "repo", Path: "uidp.children_of", Ref: repos, Help: "only items deleted from `REPO`"},
+			{Flag: "repo", Path: "uidp.children_of", Ref: Repos, Help: "only items deleted from `REPO`"},
 			{Flag: "digest", Help: "only the image with `DIGEST`, and its tags"},
 		},
 		Columns: output.Columns("kind", output.Text("name", name), output.Text("size", bytes), "deleted=createTime",
@@ -128,7 +128,7 @@ func trashEmpty(a *noun.App) *cobra.Command {
 		uid, err := a.Resolve(ctx, noun.Groups(), args[0])
 		if err != nil {
 			var notRepo error
-			if uid, notRepo = a.Resolve(ctx, repos(), args[0]); notRepo != nil {
+			if uid, notRepo = a.Resolve(ctx, Repos(), args[0]); notRepo != nil {
 				return err
 			}
 		}

@@ -1,4 +1,5 @@
-package iam
+// Package budget is the part of the command about limits on the resources of groups.
+package budget
 
 import (
 	"fmt"
@@ -13,7 +14,8 @@ import (
 	budgetspb "github.com/holdfast-dev/holdfast/gen/budgets/v1"
 )
 
-func budgets() noun.Noun {
+// Budgets returns the Noun for the limits of groups.
+func Budgets() noun.Noun {
 	return noun.Noun{
 		Use: "budgets", One: "budget",
 		Short: "Limit the resources of a group",

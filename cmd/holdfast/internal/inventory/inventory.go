@@ -1,4 +1,5 @@
-package registry
+// Package inventory is the part of the command about images that run.
+package inventory
 
 import (
 	"context"
@@ -8,17 +9,18 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/inventory/running"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
-	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/registry/running"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/registry"
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
-// Inventory returns the commands about running images.
-func Inventory(a *noun.App) *cobra.Command {
-	return a.Branch("inventory", "Record and list which images run where", inventoryPush(a), inventoryList(a),
-		inventoryPlaces(a), inventoryViolations(a), inventoryDelete(a))
+// Command returns the commands about running images.
+func Command(a *noun.App) *cobra.Command {
+	return a.Branch("inventory", "Record and list which images run where", push(a), list(a),
+		listPlaces(a), listViolations(a), remove(a))
 }
 
 // places returns the Noun for places, such as clusters and machines, where images run.
@@ -46,7 +48,7 @@ func runningImages() noun.Noun {
 // maxInventory is the number of entries that the server accepts for a place.
 const maxInventory = 10_000
 
-func inventoryPush(a *noun.App) *cobra.Command {
+func push(a *noun.App) *cobra.Command {
 	var group, place, format, ttl string
 	var empty bool
 	var expect int64
@@ -89,7 +91,7 @@ func inventoryPush(a *noun.App) *cobra.Command {
 		if req.Entries, err = running.Parse(format, []byte(text)); err != nil {
 			return problem.Usage("%v", err)
 		}
-		if err := checkInventory(req, text, empty); err != nil {
+		if err := checkEntries(req, text, empty); err != nil {
 			return err
 		}
 		if cmd.Flags().Changed("expect") {
@@ -100,13 +102,13 @@ func inventoryPush(a *noun.App) *cobra.Command {
 		if req.GroupUid, err = a.Resolve(ctx, noun.Groups(), group); err != nil {
 			return err
 		}
-		return sendInventory(ctx, a, cmd, req)
+		return send(ctx, a, cmd, req)
 	})
 	return cmd
 }
 
-// checkInventory returns an error if the list has too many images, or none although empty is not set.
-func checkInventory(req *findingspb.PushInventoryRequest, text string, empty bool) error {
+// checkEntries returns an error if the list has too many images, or none although empty is not set.
+func checkEntries(req *findingspb.PushInventoryRequest, text string, empty bool) error {
 	n := len(req.GetEntries())
 	req.Empty = empty && n == 0
 	switch {
@@ -137,9 +139,9 @@ func checkCopies(req *findingspb.PushInventoryRequest, expect int64) error {
 		Hint("check the program that writes the list")
 }
 
-func sendInventory(ctx context.Context, a *noun.App, cmd *cobra.Command, req *findingspb.PushInventoryRequest) error {
+func send(ctx context.Context, a *noun.App, cmd *cobra.Command, req *findingspb.PushInventoryRequest) error {
 	flags := map[string]string{"place": "--place", "ttl": "--ttl", "empty": "--empty"}
-	m, err := a.Write(ctx, cmd, inventoryMethod("PushInventory"), req.ProtoReflect(), flags)
+	m, err := a.Write(ctx, cmd, method("PushInventory"), req.ProtoReflect(), flags)
 	if err != nil {
 		return err
 	}
@@ -156,7 +158,7 @@ func sendInventory(ctx context.Context, a *noun.App, cmd *cobra.Command, req *fi
 	return a.Show(ctx, places().View(), p)
 }
 
-func inventoryList(a *noun.App) *cobra.Command {
+func list(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	var group, repo string
 	req := &findingspb.ListInventoryRequest{}
@@ -167,15 +169,15 @@ func inventoryList(a *noun.App) *cobra.Command {
 	}
 	p.Register(cmd)
 	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only images recorded in `GROUP` and its subgroups")
-	a.RegisterRef(cmd, &repo, "repo", repos(), "only images in `REPO`")
+	a.RegisterRef(cmd, &repo, "repo", registry.Repos(), "only images in `REPO`")
 	cmd.Flags().StringVar(&req.Place, "place", "", "only images at the place with `NAME`")
 	cmd.Flags().StringVar(&req.Digest, "digest", "", "only images with `DIGEST`")
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) (err error) {
-		if err := resolveGroup(ctx, a, group, &req.GroupUid); err != nil {
+		if err := registry.ResolveGroup(ctx, a, group, &req.GroupUid); err != nil {
 			return err
 		}
 		if repo != "" {
-			if req.RepoUid, err = a.Resolve(ctx, repos(), repo); err != nil {
+			if req.RepoUid, err = a.Resolve(ctx, registry.Repos(), repo); err != nil {
 				return err
 			}
 		}
@@ -184,7 +186,7 @@ func inventoryList(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-func inventoryPlaces(a *noun.App) *cobra.Command {
+func listPlaces(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	var group string
 	cmd := &cobra.Command{
@@ -195,7 +197,7 @@ func inventoryPlaces(a *noun.App) *cobra.Command {
 	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only places recorded in `GROUP` and its subgroups")
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 		req := &findingspb.ListInventoryPlacesRequest{}
-		if err := resolveGroup(ctx, a, group, &req.GroupUid); err != nil {
+		if err := registry.ResolveGroup(ctx, a, group, &req.GroupUid); err != nil {
 			return err
 		}
 		return a.PrintAll(ctx, places(), req, p)
@@ -203,7 +205,7 @@ func inventoryPlaces(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-func inventoryDelete(a *noun.App) *cobra.Command {
+func remove(a *noun.App) *cobra.Command {
 	var group string
 	cmd := &cobra.Command{
 		Use: "delete PLACE", Short: "Delete the list of images at a place",
@@ -218,7 +220,7 @@ func inventoryDelete(a *noun.App) *cobra.Command {
 			return err
 		}
 		flags := map[string]string{"place": "PLACE"}
-		if _, err := a.Write(ctx, cmd, inventoryMethod("DeleteInventory"), req.ProtoReflect(), flags); err != nil {
+		if _, err := a.Write(ctx, cmd, method("DeleteInventory"), req.ProtoReflect(), flags); err != nil {
 			return err
 		}
 		if dry, _ := cmd.Flags().GetBool("dry-run"); !dry {

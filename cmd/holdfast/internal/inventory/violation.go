@@ -1,4 +1,4 @@
-package registry
+package inventory
 
 import (
 	"context"
@@ -10,11 +10,12 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/registry"
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
-// inventoryViolations returns the command that lists running images that the rules would refuse.
-func inventoryViolations(a *noun.App) *cobra.Command {
+// listViolations returns the command that lists running images that the rules would refuse.
+func listViolations(a *noun.App) *cobra.Command {
 	var group string
 	v := violations{}
 	cmd := &cobra.Command{
@@ -32,14 +33,14 @@ func inventoryViolations(a *noun.App) *cobra.Command {
 	cmd.Flags().StringVar(&req.Place, "place", "", "only images at the place with `NAME`")
 	cmd.Flags().BoolVar(&v.undecided, "undecided", false, "also list images for which nothing is known")
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) (err error) {
-		if err := resolveGroup(ctx, a, group, &req.GroupUid); err != nil {
+		if err := registry.ResolveGroup(ctx, a, group, &req.GroupUid); err != nil {
 			return err
 		}
 		if err := v.notePlaces(ctx, a, req); err != nil {
 			return err
 		}
-		method := inventoryMethod("ListInventory")
-		err = a.PrintList(ctx, violatingImages(), v.among(a.Items(ctx, method, req.ProtoReflect(), noun.Paging{})))
+		running := a.Items(ctx, method("ListInventory"), req.ProtoReflect(), noun.Paging{})
+		err = a.PrintList(ctx, violatingImages(), v.among(running))
 		if err != nil {
 			return err
 		}
@@ -52,7 +53,7 @@ func inventoryViolations(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-func inventoryMethod(name protoreflect.Name) protoreflect.MethodDescriptor {
+func method(name protoreflect.Name) protoreflect.MethodDescriptor {
 	service := findingspb.File_holdfast_findings_v1_inventory_proto.Services().ByName("InventoryService")
 	return service.Methods().ByName(name)
 }
@@ -113,7 +114,7 @@ func (v *violations) note(a *noun.App) {
 // notePlaces says which places have stopped reporting, because their images are not listed.
 func (v *violations) notePlaces(ctx context.Context, a *noun.App, req *findingspb.ListInventoryRequest) error {
 	places := &findingspb.ListInventoryPlacesRequest{GroupUid: req.GetGroupUid()}
-	for m, err := range a.Items(ctx, inventoryMethod("ListInventoryPlaces"), places.ProtoReflect(), noun.Paging{}) {
+	for m, err := range a.Items(ctx, method("ListInventoryPlaces"), places.ProtoReflect(), noun.Paging{}) {
 		if err != nil {
 			return err
 		}
