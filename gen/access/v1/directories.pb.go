@@ -369,8 +369,8 @@ func (x *Directory) GetHeldChanges() []*HeldChange {
 	return nil
 }
 
-// HeldChange is a change of a directory that would take away the access of a person. Nothing
-// of it is done until an owner or an operator confirms it.
+// HeldChange is a change of a directory that would take away the access of a person. It has no
+// effect until an owner or an operator confirms it.
 type HeldChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The person's uid. Empty if the caller must not see it.

@@ -260,8 +260,8 @@ func TestWhoDecides(t *testing.T) {
 	})
 }
 
-// TestHeldAtOnce deactivates people with concurrent requests, on PostgreSQL through two replicas. At most as many people
-// as the limit allows lose access, and every other change is held.
+// TestHeldAtOnce deactivates people with concurrent requests, on PostgreSQL through two replicas. Only as many people
+// lose access as the limit allows, and every other change is held.
 func TestHeldAtOnce(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		other := w.Service

@@ -28,8 +28,8 @@ func (t Tx) RequireListed(ctx context.Context, provider, identity resource.UID) 
 	return err
 }
 
-// RefuseRequired returns fault.FailedPrecondition if a provider admits only active users of its directory. The exchange
-// of tokens of a provider that the operator trusts does not ask a directory.
+// RefuseRequired returns fault.FailedPrecondition if a provider admits only active users of its directory. If the
+// operator trusts a provider, the exchange of its tokens does not ask a directory.
 func (t Tx) RefuseRequired(ctx context.Context, provider resource.UID) error {
 	d, err := t.Hold(ctx, provider)
 	if err == nil && d.Required {
